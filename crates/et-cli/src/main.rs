@@ -1,0 +1,3 @@
+//! The `et` command.
+
+fn main() {}

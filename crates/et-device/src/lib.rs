@@ -1,0 +1,1 @@
+//! Devices, device addresses, the allocator trait and its registry

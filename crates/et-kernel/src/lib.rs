@@ -1,0 +1,1 @@
+//! What an operator or a delegate is written against: tensors, values, contexts, registries

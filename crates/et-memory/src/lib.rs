@@ -1,0 +1,1 @@
+//! Host and device buffers, planned memory with devices, arenas

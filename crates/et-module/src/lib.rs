@@ -1,0 +1,1 @@
+//! Loads and runs ExecuTorch programs with planned memory on any device

@@ -1,0 +1,1 @@
+//! Portable CPU operators for ExecuTorch programs

@@ -1,0 +1,1 @@
+//! Reads, verifies and writes ExecuTorch programs (.pte) and tensor data files (.ptd)

@@ -1,0 +1,1 @@
+//! A simulated accelerator: opaque addresses, checked copies, a trace, faults on demand

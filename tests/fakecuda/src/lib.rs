@@ -1,0 +1,1 @@
+//! A fake CUDA driver for tests on machines without a GPU.

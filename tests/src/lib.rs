@@ -1,0 +1,1 @@
+//! Cross-crate tests; see the integration tests beside this file.
