@@ -1,3 +1,55 @@
 //! Developer commands: `cargo xtask help`.
 
-fn main() {}
+mod ci;
+mod console;
+mod features;
+mod fixtures;
+mod layers;
+mod nostd;
+mod process;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// The developer commands of this workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything that must be green before a merge
+    Ci(ci::Options),
+    /// Check that crates depend only downwards and inherit lints and versions
+    Layers,
+    /// Check every crate with each combination of its features
+    Features,
+    /// Build the lower crates against a sysroot that has no `std`
+    NoStd,
+    /// Run every recorded case and compare outputs and device traces
+    Fixtures(fixtures::Options),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            console::problem(format_args!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Ci(options) => ci::run(&options),
+        Command::Layers => layers::run(),
+        Command::Features => features::run(),
+        Command::NoStd => nostd::run(),
+        Command::Fixtures(options) => fixtures::run(&options),
+    }
+}

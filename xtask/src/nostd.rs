@@ -1,0 +1,90 @@
+//! Builds of the lower crates against a sysroot that has no `std`.
+//!
+//! A crate that says `no_std` still builds on the host when one of its dependencies needs `std`. So the
+//! compiler gets a sysroot that holds `core` only, or `core` and `alloc`: whatever reaches for more fails.
+//! No other target needs to be installed for that.
+
+use crate::{console, process, workspace};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the sysroot of a build offers.
+#[derive(Clone, Copy)]
+enum Sysroot {
+    Core,
+    Alloc,
+}
+
+/// The builds: package, extra features, sysroot.
+const BUILDS: &[(&str, &str, Sysroot)] = &[
+    ("et-device", "", Sysroot::Core),
+    ("et-device", "alloc", Sysroot::Alloc),
+    ("et-schema", "", Sysroot::Alloc),
+    ("et-memory", "", Sysroot::Alloc),
+];
+
+/// Builds each lower crate without `std`, et-device without `alloc` too.
+pub(crate) fn run() -> Result<()> {
+    let host = host_target()?;
+    let libraries = library_folder(&host)?;
+    for &(package, features, sysroot) in BUILDS {
+        let folder = make_sysroot(&libraries, &host, sysroot)?;
+        // With `--target` the flags reach what is built for it, and not build scripts and macros.
+        let flags = format!("--sysroot {}", folder.display());
+        let features = format!("--features={features}");
+        process::run(
+            process::cargo()
+                .args(["build", "--quiet", "-p", package, "--no-default-features"])
+                .args([&features, "--target", &host])
+                .arg("--target-dir")
+                .arg(workspace::target_dir().join("no-std"))
+                .env("RUSTFLAGS", flags),
+        )?;
+    }
+    console::line(format_args!("no-std: {} builds without std", BUILDS.len()));
+    Ok(())
+}
+
+fn host_target() -> Result<String> {
+    let text = process::output(process::tool("rustc").arg("-vV"))?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .map(str::to_owned)
+        .context("`rustc -vV` names no host")
+}
+
+fn library_folder(host: &str) -> Result<PathBuf> {
+    let arguments = ["--print", "target-libdir", "--target", host];
+    let text = process::output(process::tool("rustc").args(arguments))?;
+    Ok(text.trim_end().into())
+}
+
+/// A fresh sysroot with copies of the wanted libraries.
+fn make_sysroot(libraries: &Path, host: &str, sysroot: Sysroot) -> Result<PathBuf> {
+    let (name, wanted): (_, &[&str]) = match sysroot {
+        Sysroot::Core => ("core", &["libcore-", "libcompiler_builtins-"]),
+        Sysroot::Alloc => ("alloc", &["libcore-", "libcompiler_builtins-", "liballoc-"]),
+    };
+    let root = workspace::target_dir().join("no-std-sysroot").join(name);
+    let folder = root.join("lib/rustlib").join(host).join("lib");
+    if root.exists() {
+        fs::remove_dir_all(&root).with_context(|| format!("cannot empty {}", root.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut copied = 0;
+    for entry in fs::read_dir(libraries)? {
+        let entry = entry?;
+        let file = entry.file_name();
+        let file_name = file.to_string_lossy();
+        if file_name.ends_with(".rlib") && wanted.iter().any(|start| file_name.starts_with(start)) {
+            fs::copy(entry.path(), folder.join(&file))?;
+            copied += 1;
+        }
+    }
+    if copied != wanted.len() {
+        let place = libraries.display();
+        bail!("{place} holds {copied} of the libraries {wanted:?}: is the toolchain complete?");
+    }
+    Ok(root)
+}
