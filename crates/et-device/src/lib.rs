@@ -1,1 +1,69 @@
-//! Devices, device addresses, the allocator trait and its registry
+//! Devices, device addresses, and the contract between a runtime and a device's allocator.
+//!
+//! This crate is all that someone who writes an allocator needs. It knows no file format, no tensor and no driver.
+//!
+//! - [`Device`] names a place (`cpu`, `cuda:1`); [`DevicePtr`] and [`DeviceSpan`] are addresses there. They are
+//!   numbers: nothing in this workspace ever makes a reference over device memory.
+//! - [`DeviceAllocator`] is what a device must be able to do: allocate, free, copy.
+//! - [`DeviceAllocatorRegistry`] finds the allocator of a device type. There is one for the process, filled by
+//!   linking a crate such as `et-cuda`, and there are registries of one's own.
+//!
+//! ```
+//! use et_device::{Device, DeviceAllocatorRegistry, DeviceError, DeviceType};
+//!
+//! let device: Device = "cuda:1".parse()?;
+//! assert_eq!(device.device_type(), DeviceType::CUDA);
+//!
+//! // Nothing was linked or registered, so the answer is an error that says what to do.
+//! let registry = DeviceAllocatorRegistry::new();
+//! assert!(matches!(registry.require(device), Err(DeviceError::NoAllocator { .. })));
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+//!
+//! Without default features the crate needs neither `std` nor `alloc`; the feature `alloc` adds shared (`Arc`)
+//! allocators.
+#![no_std]
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::as_conversions
+)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
+
+mod address;
+mod allocator;
+mod device;
+mod error;
+#[cfg(feature = "alloc")]
+mod map;
+mod registry;
+mod request;
+mod slot;
+
+pub use address::{Alignment, DevicePtr, DeviceSpan, SpanError};
+pub use allocator::DeviceAllocator;
+pub use device::{Device, DeviceIndex, DeviceType, InvalidDevice, ParseDeviceError};
+pub use error::DeviceError;
+#[cfg(feature = "alloc")]
+pub use map::DeviceMap;
+#[cfg(feature = "alloc")]
+pub use registry::RegistryHandle;
+pub use registry::{
+    AllocatorHandle, DeviceAllocatorRegistry, LinkedAllocator, RegisterError, get_device_allocator,
+    register_device_allocator,
+};
+pub use request::{
+    AllocationRequest, DeviceToDevice, DeviceToHost, HostToDevice, LengthMismatch, MemoryInfo,
+    StreamHandle,
+};
+
+#[doc(hidden)]
+pub mod private {
+    //! For [`link_allocator!`](crate::link_allocator) only.
+    pub use crate::registry::LINKED_ALLOCATORS;
+    pub use linkme;
+}
