@@ -1,0 +1,264 @@
+//! Scratch memory: handed out piece by piece, taken back all at once.
+
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::slice;
+
+use et_device::Alignment;
+
+use crate::{HostBuffer, HostSpan, MemoryError};
+
+/// A bump allocator on the host.
+///
+/// Pieces are cut off a block one after the other. When the block is full another is added, and the next
+/// [`reset`](Arena::reset) replaces them by one that holds everything: after a few rounds of the same work the arena
+/// allocates nothing any more.
+#[derive(Debug, Default)]
+pub struct Arena {
+    blocks: RefCell<Vec<HostBuffer>>,
+    /// Bytes used of the last block.
+    cursor: Cell<usize>,
+    /// Bytes used of all blocks, padding included.
+    used: Cell<u64>,
+    high_water: Cell<u64>,
+    limit: Option<u64>,
+}
+
+impl Arena {
+    /// An empty arena that grows at need.
+    pub const fn new() -> Self {
+        Self {
+            blocks: RefCell::new(Vec::new()),
+            cursor: Cell::new(0),
+            used: Cell::new(0),
+            high_water: Cell::new(0),
+            limit: None,
+        }
+    }
+
+    /// An arena with a block of `nbytes` bytes, that never holds more than that.
+    ///
+    /// # Errors
+    /// [`MemoryError::HostOutOfMemory`].
+    pub fn bounded(nbytes: u64) -> Result<Self, MemoryError> {
+        let arena = Self {
+            limit: Some(nbytes),
+            ..Self::new()
+        };
+        arena
+            .blocks
+            .borrow_mut()
+            .push(HostBuffer::zeroed(nbytes, Alignment::HOST)?);
+        Ok(arena)
+    }
+
+    /// Makes sure that `nbytes` bytes can be handed out before the arena has to grow.
+    ///
+    /// # Errors
+    /// [`MemoryError::HostOutOfMemory`]; the arena is unchanged.
+    pub fn reserve(&mut self, nbytes: u64) -> Result<(), MemoryError> {
+        self.reset();
+        if self.capacity() < nbytes {
+            let block = HostBuffer::zeroed(nbytes, Alignment::HOST)?;
+            *self.blocks.get_mut() = alloc::vec![block];
+        }
+        Ok(())
+    }
+
+    /// A piece of `nbytes` bytes at a multiple of `alignment`. What it holds is unspecified (but initialised).
+    ///
+    /// # Errors
+    /// [`ArenaError`] if the arena may not grow so far, or cannot. Nothing is used up then.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "every piece is handed out once between two resets, which take &mut self"
+    )]
+    pub fn allocate(&self, nbytes: usize, alignment: Alignment) -> Result<&mut [u8], ArenaError> {
+        let span = match self.bump(nbytes, alignment) {
+            Some(span) => span,
+            None => {
+                self.grow(nbytes, alignment)?;
+                self.bump(nbytes, alignment)
+                    .ok_or_else(|| self.full(nbytes))?
+            }
+        };
+        // SAFETY: `bump` cut the bytes off a live, initialised block and moved the cursor past them, so no other piece
+        // overlaps; blocks are only dropped or reused by methods that take `&mut self`, which end this borrow.
+        Ok(unsafe { slice::from_raw_parts_mut(span.base().as_ptr(), span.len()) })
+    }
+
+    /// Takes all pieces back.
+    pub fn reset(&mut self) {
+        let blocks = self.blocks.get_mut();
+        if blocks.len() > 1 {
+            let total = blocks
+                .iter()
+                .map(|b| u64::try_from(b.nbytes()).unwrap_or(u64::MAX))
+                .fold(0, u64::saturating_add);
+            // Merge; where the host cannot, keep the largest block and grow again next time.
+            match HostBuffer::zeroed(total, Alignment::HOST) {
+                Ok(merged) => *blocks = alloc::vec![merged],
+                Err(_) => {
+                    blocks.sort_by_key(HostBuffer::nbytes);
+                    blocks.drain(..blocks.len().saturating_sub(1));
+                }
+            }
+        }
+        self.cursor.set(0);
+        self.used.set(0);
+    }
+
+    /// Bytes handed out since the last reset, padding included.
+    pub fn used(&self) -> u64 {
+        self.used.get()
+    }
+
+    /// The largest [`used`](Self::used) so far.
+    pub fn high_water(&self) -> u64 {
+        self.high_water.get()
+    }
+
+    /// Bytes of all blocks.
+    pub fn capacity(&self) -> u64 {
+        let blocks = self.blocks.borrow();
+        blocks
+            .iter()
+            .map(|b| u64::try_from(b.nbytes()).unwrap_or(u64::MAX))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Cuts a piece off the last block, if it has room.
+    fn bump(&self, nbytes: usize, alignment: Alignment) -> Option<HostSpan> {
+        let blocks = self.blocks.borrow();
+        let block = blocks.last()?.span();
+        let base = u64::try_from(block.base().addr().get()).ok()?;
+        let cursor = u64::try_from(self.cursor.get()).ok()?;
+        let start = alignment
+            .round_up(base.checked_add(cursor)?)?
+            .checked_sub(base)?;
+        let start = usize::try_from(start).ok()?;
+        let piece = block.subspan(start, nbytes)?;
+        let end = start.checked_add(nbytes)?;
+        let taken = u64::try_from(end.checked_sub(self.cursor.get())?).ok()?;
+        self.cursor.set(end);
+        self.used.set(self.used.get().saturating_add(taken));
+        self.high_water
+            .set(self.high_water.get().max(self.used.get()));
+        Some(piece)
+    }
+
+    /// Adds a block with room for the piece.
+    fn grow(&self, nbytes: usize, alignment: Alignment) -> Result<(), ArenaError> {
+        let wanted = u64::try_from(nbytes)
+            .ok()
+            .and_then(|n| n.checked_add(alignment.get()));
+        let wanted = wanted.ok_or_else(|| self.full(nbytes))?;
+        if self.limit.is_some() {
+            return Err(self.full(nbytes));
+        }
+        let block = HostBuffer::zeroed(wanted.max(self.capacity()), Alignment::HOST)
+            .map_err(|_| self.full(nbytes))?;
+        self.blocks.borrow_mut().push(block);
+        self.cursor.set(0);
+        Ok(())
+    }
+
+    fn full(&self, nbytes: usize) -> ArenaError {
+        ArenaError {
+            nbytes,
+            used: self.used(),
+            capacity: self.capacity(),
+        }
+    }
+}
+
+/// The arena has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no room for {nbytes} bytes of scratch memory: {used} of {capacity} bytes are in use")]
+pub struct ArenaError {
+    /// Bytes asked for.
+    pub nbytes: usize,
+    /// Bytes in use.
+    pub used: u64,
+    /// Bytes of the arena.
+    pub capacity: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn align(n: u64) -> Alignment {
+        Alignment::new(n).unwrap()
+    }
+
+    #[test]
+    fn r_ma_04_a_piece_that_does_not_fit_leaves_the_cursor() {
+        let arena = Arena::bounded(10).unwrap();
+        assert_eq!(
+            arena.allocate(12, Alignment::ONE).unwrap_err(),
+            ArenaError {
+                nbytes: 12,
+                used: 0,
+                capacity: 10
+            }
+        );
+        assert!(arena.allocate(9, Alignment::ONE).is_ok());
+    }
+
+    #[test]
+    fn r_ma_04_sizes_that_wrap_are_refused() {
+        let arena = Arena::bounded(1024).unwrap();
+        for nbytes in [usize::MAX - 8, usize::MAX / 2 + 1, usize::MAX] {
+            assert!(arena.allocate(nbytes, align(16)).is_err());
+            assert!(Arena::new().allocate(nbytes, align(16)).is_err());
+        }
+        assert!(arena.allocate(16, align(16)).is_ok());
+        assert_eq!(arena.used(), 16);
+    }
+
+    #[test]
+    fn r_ma_07_used_counts_padding_and_reset_rewinds() {
+        let mut arena = Arena::bounded(64).unwrap();
+        arena.allocate(1, align(1)).unwrap();
+        arena.allocate(16, align(16)).unwrap();
+        assert_eq!(arena.used(), 32);
+        arena.reset();
+        assert_eq!((arena.used(), arena.high_water()), (0, 32));
+        assert!(arena.allocate(64, align(64)).is_ok());
+    }
+
+    #[test]
+    fn growth_stops_once_the_work_repeats() {
+        let mut arena = Arena::new();
+        let mut capacities = Vec::new();
+        for _ in 0..4 {
+            for nbytes in [100, 5000, 3] {
+                arena.allocate(nbytes, align(64)).unwrap().fill(1);
+            }
+            arena.reset();
+            capacities.push(arena.capacity());
+        }
+        assert_eq!(capacities[1..], [capacities[1]; 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_aligned_and_apart(pieces in proptest::collection::vec((0..300usize, 0..9u32), 1..40), bounded in any::<bool>()) {
+            let arena = if bounded { Arena::bounded(4096).unwrap() } else { Arena::new() };
+            let mut spans: Vec<HostSpan> = Vec::new();
+            for (nbytes, shift) in pieces {
+                let Ok(piece) = arena.allocate(nbytes, align(1 << shift)) else {
+                    prop_assert!(bounded);
+                    continue;
+                };
+                prop_assert_eq!(piece.as_ptr() as usize % (1 << shift), 0);
+                prop_assert_eq!(piece.len(), nbytes);
+                let span = HostSpan::of_mut(piece);
+                prop_assert!(spans.iter().all(|other| !other.overlaps(span)));
+                spans.push(span);
+            }
+        }
+    }
+}

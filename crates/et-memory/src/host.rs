@@ -1,0 +1,128 @@
+//! One owned, aligned, zeroed block of host memory.
+
+use alloc::alloc::{Layout, alloc_zeroed, dealloc};
+use core::fmt;
+use core::ptr::NonNull;
+use core::slice;
+
+use et_device::Alignment;
+
+use crate::{HostSpan, MemoryError};
+
+/// A block of host memory that starts as zeros and stays at its address when the buffer is moved.
+///
+/// Planned values are reached through raw pointers into the block; that is why this is not a `Box<[u8]>`, whose moves
+/// would invalidate them.
+pub struct HostBuffer {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the block is plain bytes that only this value owns; access through `&self` reads, through `&mut self` writes.
+unsafe impl Send for HostBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for HostBuffer {}
+
+impl HostBuffer {
+    /// `nbytes` zero bytes, aligned to [`Alignment::HOST`] at least.
+    ///
+    /// # Errors
+    /// [`MemoryError::HostOutOfMemory`] if there is not so much, or if it cannot be addressed.
+    pub fn zeroed(nbytes: u64, alignment: Alignment) -> Result<Self, MemoryError> {
+        let failed = MemoryError::HostOutOfMemory { nbytes };
+        let layout = host_layout(nbytes, alignment.max(Alignment::HOST)).ok_or(failed.clone())?;
+        if layout.size() == 0 {
+            return Ok(Self {
+                base: layout.dangling(),
+                layout,
+            });
+        }
+        // SAFETY: the layout's size is not zero.
+        let base = unsafe { alloc_zeroed(layout) };
+        NonNull::new(base)
+            .map(|base| Self { base, layout })
+            .ok_or(failed)
+    }
+
+    /// In bytes.
+    pub fn nbytes(&self) -> usize {
+        self.layout.size()
+    }
+
+    /// The whole block, as a claim that carries no lifetime.
+    pub fn span(&self) -> HostSpan {
+        // The allocation exists, so its end cannot wrap.
+        HostSpan::new(self.base, self.layout.size())
+    }
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// Nobody writes the block through a [`HostSpan`] while the slice is alive.
+    pub unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: the block is live and initialised (zeroed at birth); the caller excludes writers.
+        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.layout.size()) }
+    }
+
+    /// The bytes, to write.
+    ///
+    /// # Safety
+    /// Nobody reads or writes the block through a [`HostSpan`] while the slice is alive.
+    pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the block is live and initialised; the caller excludes other access.
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl Drop for HostBuffer {
+    fn drop(&mut self) {
+        if self.layout.size() > 0 {
+            // SAFETY: `base` came from `alloc_zeroed` with this layout, and this is its only release.
+            unsafe { dealloc(self.base.as_ptr(), self.layout) };
+        }
+    }
+}
+
+impl fmt::Debug for HostBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostBuffer({} bytes)", self.layout.size())
+    }
+}
+
+fn host_layout(nbytes: u64, alignment: Alignment) -> Option<Layout> {
+    let size = usize::try_from(nbytes).ok()?;
+    Layout::from_size_align(size, usize::try_from(alignment.get()).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_zeroed_and_aligned() {
+        for (nbytes, alignment) in [(0, 1), (1, 1), (100, 64), (4096, 4096), (7, 1 << 16)] {
+            let buffer = HostBuffer::zeroed(nbytes, Alignment::new(alignment).unwrap()).unwrap();
+            // SAFETY: nothing else uses the buffer.
+            let bytes = unsafe { buffer.bytes() };
+            assert_eq!(bytes.len() as u64, nbytes);
+            assert!(bytes.iter().all(|&b| b == 0));
+            assert_eq!(bytes.as_ptr() as u64 % alignment.max(64), 0);
+        }
+    }
+
+    #[test]
+    fn impossible_sizes_are_errors() {
+        for nbytes in [1 << 62, u64::MAX, u64::MAX - 63, (1 << 63) - 1] {
+            let error = HostBuffer::zeroed(nbytes, Alignment::ONE).unwrap_err();
+            assert_eq!(error, MemoryError::HostOutOfMemory { nbytes });
+        }
+    }
+
+    #[test]
+    fn moving_a_buffer_leaves_its_bytes_where_they_are() {
+        let buffer = HostBuffer::zeroed(16, Alignment::ONE).unwrap();
+        let before = buffer.span().base();
+        let moved = std::boxed::Box::new(buffer);
+        assert_eq!(moved.span().base(), before);
+    }
+}

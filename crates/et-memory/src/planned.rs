@@ -1,0 +1,204 @@
+//! A method's planned buffers, and the checked way into them.
+
+use alloc::vec::Vec;
+
+use et_device::{Alignment, Device, DeviceAllocatorRegistry};
+
+use crate::{Budget, BufferSpec, DeviceMemoryBuffer, HostBuffer, MemoryError, MemoryPlan, Place};
+
+/// One planned buffer, on the host or on a device. All of it is zero at first.
+#[derive(Debug)]
+pub enum PlannedBuffer {
+    /// In host memory.
+    Host(HostBuffer),
+    /// On a device.
+    Device(DeviceMemoryBuffer),
+}
+
+impl PlannedBuffer {
+    fn allocate(
+        spec: &BufferSpec,
+        memory_id: u32,
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<Self, MemoryError> {
+        let &BufferSpec {
+            nbytes,
+            device,
+            alignment,
+        } = spec;
+        if device.is_cpu() {
+            return HostBuffer::zeroed(nbytes, alignment).map(Self::Host);
+        }
+        DeviceMemoryBuffer::zeroed_in(registry, nbytes, device, alignment)
+            .map(Self::Device)
+            .map_err(|source| MemoryError::Buffer {
+                memory_id,
+                nbytes,
+                device,
+                source,
+            })
+    }
+
+    /// Where the whole buffer is; `None` for a device buffer of 0 bytes, which is nowhere.
+    pub fn place(&self) -> Option<Place> {
+        match self {
+            Self::Host(buffer) => Some(Place::Host(buffer.span())),
+            Self::Device(buffer) => buffer
+                .span()
+                .map(|span| Place::Device(buffer.device(), span)),
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> Device {
+        match self {
+            Self::Host(_) => Device::CPU,
+            Self::Device(buffer) => buffer.device(),
+        }
+    }
+
+    /// In bytes.
+    pub fn nbytes(&self) -> u64 {
+        match self {
+            Self::Host(buffer) => u64::try_from(buffer.nbytes()).unwrap_or(u64::MAX),
+            Self::Device(buffer) => buffer.nbytes(),
+        }
+    }
+}
+
+/// A place in planned memory, as a file describes it, together with what will be kept there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedSlot {
+    /// The buffer, counted from 1; 0 is reserved.
+    pub memory_id: u32,
+    /// Bytes from the buffer's start.
+    pub offset_bytes: u64,
+    /// Bytes that will be used, for the largest shape.
+    pub nbytes: u64,
+    /// What the address must be a multiple of.
+    pub alignment: Alignment,
+    /// The device that the value says it is on.
+    pub device: Device,
+}
+
+/// All planned buffers of a method, each on its device.
+#[derive(Debug, Default)]
+pub struct PlannedMemory {
+    buffers: Vec<PlannedBuffer>,
+}
+
+impl PlannedMemory {
+    /// Allocates every buffer of `plan`, in order, through `registry`. If one fails, those before it are freed.
+    ///
+    /// # Errors
+    /// [`MemoryError::OverBudget`] before anything is allocated; [`MemoryError::Buffer`] or
+    /// [`MemoryError::HostOutOfMemory`] for the buffer that could not be had.
+    pub fn allocate(
+        plan: &MemoryPlan,
+        registry: &DeviceAllocatorRegistry,
+        budget: &Budget,
+    ) -> Result<Self, MemoryError> {
+        budget.check(plan)?;
+        let buffers = (1..)
+            .zip(plan.buffers())
+            .map(|(memory_id, spec)| PlannedBuffer::allocate(spec, memory_id, registry))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { buffers })
+    }
+
+    /// Uses buffers of the caller's for `plan`.
+    ///
+    /// # Errors
+    /// [`MemoryError::WrongBufferCount`] or [`MemoryError::WrongBuffer`] if they do not fit it.
+    pub fn from_buffers(
+        plan: &MemoryPlan,
+        buffers: Vec<PlannedBuffer>,
+    ) -> Result<Self, MemoryError> {
+        if buffers.len() != plan.buffers().len() {
+            return Err(MemoryError::WrongBufferCount {
+                planned: plan.buffers().len(),
+                found: buffers.len(),
+            });
+        }
+        for (memory_id, (spec, buffer)) in (1..).zip(plan.buffers().iter().zip(&buffers)) {
+            let aligned = buffer
+                .place()
+                .is_none_or(|place| place.is_aligned(spec.alignment));
+            if buffer.device() != spec.device || buffer.nbytes() < spec.nbytes || !aligned {
+                return Err(MemoryError::WrongBuffer {
+                    memory_id,
+                    needed: spec.nbytes,
+                    device: spec.device,
+                    found: buffer.nbytes(),
+                    found_device: buffer.device(),
+                });
+            }
+        }
+        Ok(Self { buffers })
+    }
+
+    /// The buffers; entry 0 is memory id 1.
+    pub fn buffers(&self) -> &[PlannedBuffer] {
+        &self.buffers
+    }
+
+    /// Whether some buffer is not in host memory.
+    pub fn has_device_memory(&self) -> bool {
+        self.buffers.iter().any(|buffer| !buffer.device().is_cpu())
+    }
+
+    /// Where the bytes of `slot` are; `None` if it is 0 bytes in a device buffer that is nowhere.
+    ///
+    /// # Errors
+    /// [`MemoryError::UnknownBuffer`], [`MemoryError::OutOfRange`], [`MemoryError::WrongDevice`] or
+    /// [`MemoryError::Misaligned`], checked in this order.
+    pub fn resolve(&self, slot: &PlannedSlot) -> Result<Option<Place>, MemoryError> {
+        let &PlannedSlot {
+            memory_id,
+            offset_bytes,
+            nbytes,
+            alignment,
+            device,
+        } = slot;
+        let unknown = MemoryError::UnknownBuffer {
+            memory_id,
+            count: self.buffers.len(),
+        };
+        let position = memory_id
+            .checked_sub(1)
+            .and_then(|p| usize::try_from(p).ok());
+        let buffer = position.and_then(|p| self.buffers.get(p)).ok_or(unknown)?;
+
+        let inside = offset_bytes
+            .checked_add(nbytes)
+            .is_some_and(|end| end <= buffer.nbytes());
+        let outside = MemoryError::OutOfRange {
+            memory_id,
+            offset_bytes,
+            nbytes,
+            available: buffer.nbytes(),
+        };
+        if !inside {
+            return Err(outside);
+        }
+        if buffer.device() != device {
+            return Err(MemoryError::WrongDevice {
+                memory_id,
+                expected: device,
+                found: buffer.device(),
+            });
+        }
+        let Some(whole) = buffer.place() else {
+            return Ok(None);
+        };
+        let place = whole.subplace(offset_bytes, nbytes).ok_or(outside)?;
+        if !place.is_aligned(alignment) {
+            return Err(MemoryError::Misaligned {
+                memory_id,
+                offset_bytes,
+                alignment,
+            });
+        }
+        Ok(Some(place))
+    }
+}
