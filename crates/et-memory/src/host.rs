@@ -15,6 +15,8 @@ use crate::{HostSpan, MemoryError};
 /// would invalidate them.
 pub struct HostBuffer {
     base: NonNull<u8>,
+    nbytes: usize,
+    /// One byte at least, so that an empty buffer has an address of its own too.
     layout: Layout,
 }
 
@@ -30,29 +32,28 @@ impl HostBuffer {
     /// [`MemoryError::HostOutOfMemory`] if there is not so much, or if it cannot be addressed.
     pub fn zeroed(nbytes: u64, alignment: Alignment) -> Result<Self, MemoryError> {
         let failed = MemoryError::HostOutOfMemory { nbytes };
-        let layout = host_layout(nbytes, alignment.max(Alignment::HOST)).ok_or(failed.clone())?;
-        if layout.size() == 0 {
-            return Ok(Self {
-                base: layout.dangling(),
-                layout,
-            });
-        }
-        // SAFETY: the layout's size is not zero.
+        let (size, layout) =
+            host_layout(nbytes, alignment.max(Alignment::HOST)).ok_or_else(|| failed.clone())?;
+        // SAFETY: the layout's size is not zero; `host_layout` saw to that.
         let base = unsafe { alloc_zeroed(layout) };
         NonNull::new(base)
-            .map(|base| Self { base, layout })
+            .map(|base| Self {
+                base,
+                nbytes: size,
+                layout,
+            })
             .ok_or(failed)
     }
 
     /// In bytes.
     pub fn nbytes(&self) -> usize {
-        self.layout.size()
+        self.nbytes
     }
 
     /// The whole block, as a claim that carries no lifetime.
     pub fn span(&self) -> HostSpan {
         // The allocation exists, so its end cannot wrap.
-        HostSpan::new(self.base, self.layout.size())
+        HostSpan::new(self.base, self.nbytes)
     }
 
     /// The bytes.
@@ -61,7 +62,7 @@ impl HostBuffer {
     /// Nobody writes the block through a [`HostSpan`] while the slice is alive.
     pub unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: the block is live and initialised (zeroed at birth); the caller excludes writers.
-        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.layout.size()) }
+        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.nbytes) }
     }
 
     /// The bytes, to write.
@@ -70,28 +71,27 @@ impl HostBuffer {
     /// Nobody reads or writes the block through a [`HostSpan`] while the slice is alive.
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the block is live and initialised; the caller excludes other access.
-        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.layout.size()) }
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.nbytes) }
     }
 }
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        if self.layout.size() > 0 {
-            // SAFETY: `base` came from `alloc_zeroed` with this layout, and this is its only release.
-            unsafe { dealloc(self.base.as_ptr(), self.layout) };
-        }
+        // SAFETY: `base` came from `alloc_zeroed` with this layout, and this is its only release.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }
 
 impl fmt::Debug for HostBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HostBuffer({} bytes)", self.layout.size())
+        write!(f, "HostBuffer({} bytes)", self.nbytes)
     }
 }
 
-fn host_layout(nbytes: u64, alignment: Alignment) -> Option<Layout> {
+fn host_layout(nbytes: u64, alignment: Alignment) -> Option<(usize, Layout)> {
     let size = usize::try_from(nbytes).ok()?;
-    Layout::from_size_align(size, usize::try_from(alignment.get()).ok()?).ok()
+    let layout = Layout::from_size_align(size.max(1), usize::try_from(alignment.get()).ok()?);
+    Some((size, layout.ok()?))
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     fn moving_a_buffer_leaves_its_bytes_where_they_are() {
         let buffer = HostBuffer::zeroed(16, Alignment::ONE).unwrap();
         let before = buffer.span().base();
-        let moved = std::boxed::Box::new(buffer);
+        let moved = Box::new(buffer);
         assert_eq!(moved.span().base(), before);
     }
 }
