@@ -32,15 +32,14 @@ pub(crate) fn run() -> Result<()> {
         let folder = make_sysroot(&libraries, &host, sysroot)?;
         // With `--target` the flags reach what is built for it, and not build scripts and macros.
         let flags = format!("--sysroot {}", folder.display());
-        let features = format!("--features={features}");
-        process::run(
-            process::cargo()
-                .args(["build", "--quiet", "-p", package, "--no-default-features"])
-                .args([&features, "--target", &host])
-                .arg("--target-dir")
-                .arg(workspace::target_dir().join("no-std"))
-                .env("RUSTFLAGS", flags),
-        )?;
+        let mut command = process::cargo();
+        command.args(["build", "--quiet", "-p", package, "--no-default-features"]);
+        if !features.is_empty() {
+            command.args(["--features", features]);
+        }
+        command.args(["--target", &host]).arg("--target-dir");
+        command.arg(workspace::target_dir().join("no-std"));
+        process::run(command.env("RUSTFLAGS", flags))?;
     }
     console::line(format_args!("no-std: {} builds without std", BUILDS.len()));
     Ok(())
@@ -76,10 +75,11 @@ fn make_sysroot(libraries: &Path, host: &str, sysroot: Sysroot) -> Result<PathBu
     for entry in fs::read_dir(libraries)? {
         let entry = entry?;
         let file = entry.file_name();
-        let file_name = file.to_string_lossy();
-        if file_name.ends_with(".rlib") && wanted.iter().any(|start| file_name.starts_with(start)) {
+        let name = file.to_string_lossy();
+        if wanted.iter().any(|start| name.starts_with(start)) {
+            // Newer toolchains keep the metadata in a file beside each library.
             fs::copy(entry.path(), folder.join(&file))?;
-            copied += 1;
+            copied += usize::from(name.ends_with(".rlib"));
         }
     }
     if copied != wanted.len() {
