@@ -1,7 +1,7 @@
 //! Everything that must be green before a merge, with a table of what took how long.
 
 use crate::process::{cargo, run as show_and_run, works};
-use crate::{console, features, fixtures, layers, nostd};
+use crate::{console, consumers, features, fixtures, layers, nostd};
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use std::time::{Duration, Instant};
@@ -54,6 +54,7 @@ fn full(log: &mut StepLog) -> Result<()> {
     log.step("docs", docs)?;
     log.step("no-std", nostd::run)?;
     log.step("features", features::run)?;
+    log.step("consumers", consumers::run)?;
     log.step("fixtures", || fixtures::run(&fixtures::Options::bundled()))
 }
 

@@ -2,6 +2,7 @@
 
 mod ci;
 mod console;
+mod consumers;
 mod features;
 mod fixtures;
 mod layers;
@@ -30,6 +31,8 @@ enum Command {
     Features,
     /// Build the lower crates against a sysroot that has no `std`
     NoStd,
+    /// Build and run one small outside crate per package
+    Consumers,
     /// Run every recorded case and compare outputs and device traces
     Fixtures(fixtures::Options),
 }
@@ -50,6 +53,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Layers => layers::run(),
         Command::Features => features::run(),
         Command::NoStd => nostd::run(),
+        Command::Consumers => consumers::run(),
         Command::Fixtures(options) => fixtures::run(&options),
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn run() -> Result<()> {
     for &(package, features, sysroot) in BUILDS {
         let folder = make_sysroot(&libraries, &host, sysroot)?;
         // With `--target` the flags reach what is built for it, and not build scripts and macros.
-        let flags = format!("--sysroot {}", folder.display());
+        let flags = format!("--sysroot={}", folder.display());
         let mut command = process::cargo();
         command.args(["build", "--quiet", "-p", package, "--no-default-features"]);
         if !features.is_empty() {
@@ -39,7 +39,7 @@ pub(crate) fn run() -> Result<()> {
         }
         command.args(["--target", &host]).arg("--target-dir");
         command.arg(workspace::target_dir().join("no-std"));
-        process::run(command.env("RUSTFLAGS", flags))?;
+        process::run(command.env("CARGO_ENCODED_RUSTFLAGS", flags))?;
     }
     console::line(format_args!("no-std: {} builds without std", BUILDS.len()));
     Ok(())
