@@ -1,0 +1,201 @@
+//! Programs in memory, by how far they were checked.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use crate::aligned_bytes::AlignedBytes;
+use crate::byte_source::ByteSource;
+use crate::container::{FileKind, HEAD_LEN, Layout};
+use crate::error::{ReadError, StructureError, StructureErrorKind};
+use crate::generated::pte;
+use crate::number::file_len;
+use crate::problem::Problems;
+use crate::structure;
+use crate::validate::{self, Collect, FirstError};
+use crate::view::ProgramView;
+
+/// A program whose FlatBuffer is well-formed. Reading it is safe; what it says may be nonsense.
+///
+/// This is for looking at files. To run a program, [`validate`](Self::validate) it.
+#[derive(Debug, Clone)]
+pub struct ParsedProgram {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Well-formed as a `pte::Program`: checked in `parse`, or promised in `assume_verified`.
+    bytes: AlignedBytes,
+    layout: Layout,
+}
+
+impl ParsedProgram {
+    /// Checks the FlatBuffer part of a program, which is `layout.flatbuffer_range()` of its file.
+    ///
+    /// # Errors
+    /// [`ReadError::Structure`] with the damaged field.
+    pub fn parse(bytes: AlignedBytes, layout: Layout) -> Result<Self, ReadError> {
+        check_extent(FileKind::Program, bytes.as_slice(), &layout)?;
+        structure::verify::<pte::Program<'_>>(FileKind::Program, bytes.as_slice())?;
+        Ok(Self {
+            inner: Arc::new(Inner { bytes, layout }),
+        })
+    }
+
+    /// Parses a whole file that is in memory. Only the FlatBuffer part is copied.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn from_file_bytes(file: &[u8]) -> Result<Self, ReadError> {
+        Self::read(file)
+    }
+
+    /// Reads the FlatBuffer part of a file, and no more of it, and parses it.
+    ///
+    /// # Errors
+    /// The source fails, the container or the FlatBuffer is damaged, or there is no memory.
+    pub fn read<S: ByteSource + ?Sized>(source: &S) -> Result<Self, ReadError> {
+        let (bytes, layout) = read_flatbuffer(source, Layout::program)?;
+        Self::parse(bytes, layout)
+    }
+
+    /// The program.
+    pub fn root(&self) -> ProgramView<'_> {
+        // SAFETY: `inner.bytes` is well-formed as a `pte::Program` by the field's invariant, and
+        // nothing can write to it.
+        let root =
+            unsafe { flatbuffers::root_unchecked::<pte::Program<'_>>(self.inner.bytes.as_slice()) };
+        ProgramView::new(root, &self.inner.layout)
+    }
+
+    /// Where the parts of the file lie.
+    pub fn layout(&self) -> &Layout {
+        &self.inner.layout
+    }
+
+    /// The FlatBuffer part of the file, header included.
+    pub fn flatbuffer(&self) -> &[u8] {
+        self.inner.bytes.as_slice()
+    }
+
+    /// Everything that is wrong or odd about the program, in the order of the file.
+    pub fn problems(&self) -> Problems {
+        let mut sink = Collect::default();
+        match validate::program(&self.root(), &mut sink) {
+            Ok(()) => sink.problems,
+            Err(stop) => match stop {},
+        }
+    }
+
+    /// Checks what the program says, and stops at the first error. Warnings are not errors.
+    ///
+    /// # Errors
+    /// [`ReadError::Invalid`] with the field, what it holds, and what was expected.
+    pub fn validate(self) -> Result<VerifiedProgram, ReadError> {
+        validate::program(&self.root(), &mut FirstError).map_err(Box::new)?;
+        Ok(VerifiedProgram(self))
+    }
+}
+
+/// A program that was checked from the first byte to the last index: what a runtime may run.
+///
+/// A cheap handle; clones share the bytes. Segments are not part of it: their places in the file are
+/// ([`ProgramView::segment_range`]), and were checked against the file's length.
+#[derive(Debug, Clone)]
+pub struct VerifiedProgram(ParsedProgram);
+
+impl VerifiedProgram {
+    /// Checks the FlatBuffer part of a program, which is `layout.flatbuffer_range()` of its file, and
+    /// what it says.
+    ///
+    /// # Errors
+    /// As for [`ParsedProgram::parse`] and [`ParsedProgram::validate`].
+    pub fn verify(bytes: AlignedBytes, layout: Layout) -> Result<Self, ReadError> {
+        ParsedProgram::parse(bytes, layout)?.validate()
+    }
+
+    /// Verifies a whole file that is in memory. Only the FlatBuffer part is copied.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn from_file_bytes(file: &[u8]) -> Result<Self, ReadError> {
+        Self::read(file)
+    }
+
+    /// Reads the FlatBuffer part of a file, and no more of it, and verifies it.
+    ///
+    /// # Errors
+    /// The source fails, there is no memory, or the program is refused: [`ReadError`] says where.
+    pub fn read<S: ByteSource + ?Sized>(source: &S) -> Result<Self, ReadError> {
+        ParsedProgram::read(source)?.validate()
+    }
+
+    /// Takes a program as verified without looking.
+    ///
+    /// # Errors
+    /// [`ReadError::Structure`] if `bytes` are not as many as `layout` says.
+    ///
+    /// # Safety
+    /// `bytes` must be the FlatBuffer part of a file for which [`verify`](Self::verify) succeeds.
+    /// Reading any other through the views may reach outside of `bytes`.
+    pub unsafe fn assume_verified(bytes: AlignedBytes, layout: Layout) -> Result<Self, ReadError> {
+        check_extent(FileKind::Program, bytes.as_slice(), &layout)?;
+        Ok(Self(ParsedProgram {
+            inner: Arc::new(Inner { bytes, layout }),
+        }))
+    }
+
+    /// The program.
+    pub fn root(&self) -> ProgramView<'_> {
+        self.0.root()
+    }
+
+    /// Where the parts of the file lie.
+    pub fn layout(&self) -> &Layout {
+        self.0.layout()
+    }
+
+    /// The FlatBuffer part of the file, header included.
+    pub fn flatbuffer(&self) -> &[u8] {
+        self.0.flatbuffer()
+    }
+
+    /// The same program as one that was only parsed.
+    pub fn as_parsed(&self) -> &ParsedProgram {
+        &self.0
+    }
+}
+
+pub(crate) fn check_extent(
+    file: FileKind,
+    bytes: &[u8],
+    layout: &Layout,
+) -> Result<(), StructureError> {
+    let expected = layout.flatbuffer_range().end;
+    let found = file_len(bytes.len());
+    if found == expected && layout.kind() == file {
+        return Ok(());
+    }
+    let kind = StructureErrorKind::Length { found, expected };
+    Err(StructureError {
+        file,
+        path: String::new(),
+        kind,
+    })
+}
+
+pub(crate) fn read_flatbuffer<S: ByteSource + ?Sized>(
+    source: &S,
+    layout: fn(&[u8], u64) -> Result<Layout, crate::container::ContainerError>,
+) -> Result<(AlignedBytes, Layout), ReadError> {
+    let len = source.len();
+    let mut head = [0; HEAD_LEN];
+    let there = usize::try_from(len).unwrap_or(HEAD_LEN).min(HEAD_LEN);
+    let head = head.get_mut(..there).unwrap_or_default();
+    source.read_at(0, head)?;
+    let layout = layout(head, len)?;
+    let mut bytes = AlignedBytes::zeroed(layout.flatbuffer_range().end)?;
+    source.read_at(0, bytes.as_mut_slice())?;
+    Ok((bytes, layout))
+}

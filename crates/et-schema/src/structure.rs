@@ -1,0 +1,161 @@
+//! Verification of the FlatBuffer itself: that every offset, length and text is what it must be.
+//!
+//! The limits derive from the length, so that valid files of any size pass, while a small file
+//! whose tables share parts cannot make us walk much more than it has bytes.
+
+use alloc::string::{String, ToString};
+use core::fmt::Write;
+
+use flatbuffers::{
+    ErrorTraceDetail, ForwardsUOffset, InvalidFlatbuffer, Verifiable, Verifier, VerifierOptions,
+};
+
+use crate::container::FileKind;
+use crate::error::{StructureError, StructureErrorKind};
+use crate::number::file_len;
+
+/// Tables never nest deeper than this in either schema.
+const MAX_DEPTH: usize = 64;
+
+/// How much larger than the file its tables may be when followed one by one. Real files stay under
+/// 4: their tables share field lists, and a field list is counted once per table.
+const EXPANSION: usize = 16;
+
+/// What a file may expand to whatever its length, so that tiny files need no exact accounting.
+const FREE: usize = 64 * 1024;
+
+/// Verifies `bytes` as a FlatBuffer whose root is a `T`.
+pub(crate) fn verify<T: Verifiable>(file: FileKind, bytes: &[u8]) -> Result<(), StructureError> {
+    let len = bytes.len();
+    let limit = u64::from(u32::MAX);
+    if file_len(len) > limit {
+        let kind = StructureErrorKind::TooLong {
+            len: file_len(len),
+            limit,
+        };
+        return Err(StructureError {
+            file,
+            path: String::new(),
+            kind,
+        });
+    }
+    let options = VerifierOptions {
+        max_depth: MAX_DEPTH,
+        // A table has at least an offset of 4 bytes in it and one to it.
+        max_tables: len.div_ceil(4).saturating_add(FREE),
+        max_apparent_size: len.saturating_mul(EXPANSION).saturating_add(FREE),
+        ignore_missing_null_terminator: false,
+    };
+    let mut verifier = Verifier::new(&options, bytes);
+    <ForwardsUOffset<T>>::run_verifier(&mut verifier, 0)
+        .map_err(|error| describe(file, len, &options, &error))
+}
+
+fn describe(
+    file: FileKind,
+    len: usize,
+    options: &VerifierOptions,
+    error: &InvalidFlatbuffer,
+) -> StructureError {
+    let (trace, kind) = kind_of(len, options, error);
+    StructureError {
+        file,
+        path: trace.map(path_of).unwrap_or_default(),
+        kind,
+    }
+}
+
+fn kind_of<'a>(
+    len: usize,
+    options: &VerifierOptions,
+    error: &'a InvalidFlatbuffer,
+) -> (Option<&'a [ErrorTraceDetail]>, StructureErrorKind) {
+    use StructureErrorKind as Kind;
+    let len = file_len(len);
+    let expands = |limit, unit| Kind::Expands {
+        len,
+        limit: file_len(limit),
+        unit,
+    };
+    match error {
+        InvalidFlatbuffer::RangeOutOfBounds { range, error_trace } => (
+            Some(error_trace.as_ref()),
+            Kind::OutOfBounds {
+                start: file_len(range.start),
+                end: file_len(range.end),
+                len,
+            },
+        ),
+        InvalidFlatbuffer::SignedOffsetOutOfBounds {
+            soffset,
+            position,
+            error_trace,
+        } => (
+            Some(error_trace.as_ref()),
+            Kind::FieldList {
+                position: file_len(*position),
+                offset: *soffset,
+            },
+        ),
+        InvalidFlatbuffer::Unaligned {
+            position,
+            error_trace,
+            ..
+        } => (
+            Some(error_trace.as_ref()),
+            Kind::Unaligned {
+                position: file_len(*position),
+            },
+        ),
+        InvalidFlatbuffer::Utf8Error {
+            range, error_trace, ..
+        } => (
+            Some(error_trace.as_ref()),
+            Kind::Text {
+                start: file_len(range.start),
+                end: file_len(range.end),
+            },
+        ),
+        InvalidFlatbuffer::MissingNullTerminator { range, error_trace } => (
+            Some(error_trace.as_ref()),
+            Kind::TextEnd {
+                start: file_len(range.start),
+                end: file_len(range.end),
+            },
+        ),
+        InvalidFlatbuffer::InconsistentUnion { error_trace, .. } => {
+            (Some(error_trace.as_ref()), Kind::Union)
+        }
+        InvalidFlatbuffer::TooManyTables => (None, expands(options.max_tables, "tables")),
+        InvalidFlatbuffer::ApparentSizeTooLarge => {
+            (None, expands(options.max_apparent_size, "bytes"))
+        }
+        InvalidFlatbuffer::DepthLimitReached => (None, expands(options.max_depth, "levels")),
+        // Our schemas have no required fields.
+        InvalidFlatbuffer::MissingRequiredField { .. } => (None, Kind::Other(error.to_string())),
+    }
+}
+
+/// The trace runs from the innermost field outwards.
+fn path_of(trace: &[ErrorTraceDetail]) -> String {
+    let mut path = String::new();
+    for detail in trace.iter().rev() {
+        let field = match detail {
+            ErrorTraceDetail::VectorElement { index, .. } => {
+                write!(path, "[{index}]").expect("writing to a string does not fail");
+                continue;
+            }
+            ErrorTraceDetail::TableField { field_name, .. } => field_name,
+            ErrorTraceDetail::UnionVariant { variant, .. } => variant,
+        };
+        // The union's own field is not part of our paths, its variant is: `values[7].Tensor`.
+        if matches!(field.as_ref(), "val" | "instr_args") {
+            continue;
+        }
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(field.rsplit("::").next().unwrap_or(field));
+    }
+    path
+}

@@ -1,0 +1,422 @@
+//! Values of a method, tensors above all.
+
+use super::Check;
+use super::plan::Plan;
+use super::sink::{Path, Sink};
+use crate::generated::pte;
+use crate::list::List;
+use crate::problem::Rule;
+use crate::scalar_type::ScalarType;
+use crate::view::{Allocation, Dynamism, TensorLocation, TensorView, ValueKind, ValueView, tables};
+
+/// The most dimensions that a runtime's fixed arrays hold.
+pub(super) const MAX_RANK: usize = 16;
+
+impl<S: Sink> Check<'_, S> {
+    pub(super) fn values(&mut self, plan: &Plan<'_>, path: &Path<'_>) -> Result<(), S::Stop> {
+        let list = path.dot("values");
+        for (index, table) in tables(plan.view.table().values()).enumerate() {
+            self.value(plan, index, table, &list.at(index))?;
+        }
+        Ok(())
+    }
+
+    fn value(
+        &mut self,
+        plan: &Plan<'_>,
+        index: usize,
+        table: pte::EValue<'_>,
+        path: &Path<'_>,
+    ) -> Result<(), S::Stop> {
+        let value = ValueView::new(table);
+        let path = path.dot(value.kind().name());
+        match value {
+            ValueView::None | ValueView::Int(_) | ValueView::Bool(_) | ValueView::Double(_) => {
+                Ok(())
+            }
+            ValueView::Tensor(tensor) => self.tensor(plan, index, tensor, &path),
+            ValueView::Str(_) => {
+                let there = table
+                    .val_as_string()
+                    .is_some_and(|text| text.string_val().is_some());
+                self.items(there, &path.dot("string_val"))
+            }
+            ValueView::DoubleList(_) => {
+                let there = table
+                    .val_as_double_list()
+                    .is_some_and(|list| list.items().is_some());
+                self.items(there, &path.dot("items"))
+            }
+            ValueView::BoolList(_) => {
+                let there = table
+                    .val_as_bool_list()
+                    .is_some_and(|list| list.items().is_some());
+                self.items(there, &path.dot("items"))
+            }
+            ValueView::IntList(items) => {
+                let there = table
+                    .val_as_int_list()
+                    .is_some_and(|list| list.items().is_some());
+                self.items(there, &path.dot("items"))?;
+                self.references(plan, items, &[ValueKind::Int], false, &path.dot("items"))
+            }
+            ValueView::TensorList(items) => {
+                let there = table
+                    .val_as_tensor_list()
+                    .is_some_and(|list| list.items().is_some());
+                self.items(there, &path.dot("items"))?;
+                self.references(plan, items, &[ValueKind::Tensor], false, &path.dot("items"))
+            }
+            ValueView::OptionalTensorList(items) => {
+                let there = table
+                    .val_as_optional_tensor_list()
+                    .is_some_and(|list| list.items().is_some());
+                self.items(there, &path.dot("items"))?;
+                let kinds = [ValueKind::Tensor, ValueKind::None];
+                self.references(plan, items, &kinds, true, &path.dot("items"))
+            }
+            ValueView::Unknown(tag) => {
+                self.error(Rule::UnknownCode, &path, tag, "a kind of value, 1 to 11")
+            }
+        }
+    }
+
+    fn items(&mut self, there: bool, path: &Path<'_>) -> Result<(), S::Stop> {
+        if there {
+            Ok(())
+        } else {
+            self.missing(path, "the value's contents")
+        }
+    }
+
+    /// A list of value indices, all of the given kinds.
+    fn references<T: crate::list::Item + Into<i64>>(
+        &mut self,
+        plan: &Plan<'_>,
+        items: List<'_, T>,
+        kinds: &[ValueKind],
+        or_none: bool,
+        path: &Path<'_>,
+    ) -> Result<(), S::Stop> {
+        for (position, item) in items.iter().enumerate() {
+            let item: i64 = item.into();
+            if or_none && item == -1 {
+                continue;
+            }
+            let path = path.at(position);
+            if !self.index(&path, item, plan.num_values, "values")? {
+                continue;
+            }
+            let kind = u32::try_from(item)
+                .ok()
+                .and_then(|item| plan.view.value(item));
+            let kind = kind.map_or(ValueKind::Unknown, |value| value.kind());
+            if !kinds.contains(&kind) {
+                let found = format_args!("{item}, a value of kind {}", kind.name());
+                let expected = kinds.first().map_or("", |kind| kind.name());
+                self.error(Rule::Kind, &path, found, format_args!("a {expected} value"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tensor(
+        &mut self,
+        plan: &Plan<'_>,
+        index: usize,
+        tensor: TensorView<'_>,
+        path: &Path<'_>,
+    ) -> Result<(), S::Stop> {
+        let table = tensor.table();
+        if table.storage_offset() != 0 {
+            let path = path.dot("storage_offset");
+            self.error(Rule::Unsupported, &path, table.storage_offset(), "0")?;
+        }
+        let code = table.shape_dynamism().0;
+        if Dynamism::from_code(code).is_none() {
+            self.error(
+                Rule::UnknownCode,
+                &path.dot("shape_dynamism"),
+                code,
+                "0, 1 or 2",
+            )?;
+        } else if tensor.dynamism() == Dynamism::DynamicUnbound {
+            let expected = "a bound, as runtimes plan memory for one";
+            self.warn(
+                Rule::Unsupported,
+                &path.dot("shape_dynamism"),
+                "unbound",
+                expected,
+            )?;
+        }
+        let shape = Shape {
+            scalar_type_code: table.scalar_type().0,
+            sizes: table.sizes().is_some().then(|| tensor.sizes()),
+            dim_order: table.dim_order().is_some().then(|| tensor.dim_order()),
+        };
+        // The size of a dynamic input is known when it is set; its bound may be without meaning.
+        let lenient = tensor.dynamism() != Dynamism::Static && plan.inputs.contains(index);
+        let nbytes = self.shape(shape, lenient, path)?;
+        self.extra(tensor, path)?;
+        self.tensor_data(plan, tensor, nbytes, path)
+    }
+
+    /// Element type, sizes and dimension order. Returns the size in bytes where all is well.
+    pub(super) fn shape(
+        &mut self,
+        shape: Shape<'_>,
+        lenient: bool,
+        path: &Path<'_>,
+    ) -> Result<Option<u64>, S::Stop> {
+        let scalar_type = ScalarType::from_code(shape.scalar_type_code);
+        if scalar_type.is_none() {
+            let path = path.dot("scalar_type");
+            self.error(Rule::UnknownCode, &path, shape.scalar_type_code, "0 to 29")?;
+        }
+        let sizes_path = path.dot("sizes");
+        let Some(sizes) = shape.sizes else {
+            self.missing(&sizes_path, "the tensor's sizes")?;
+            return Ok(None);
+        };
+        if sizes.len() > MAX_RANK {
+            let found = format_args!("rank {}", sizes.len());
+            self.error(
+                Rule::Rank,
+                &sizes_path,
+                found,
+                format_args!("at most {MAX_RANK}"),
+            )?;
+            return Ok(None);
+        }
+        let mut negative = false;
+        for (index, size) in sizes.iter().enumerate() {
+            if size < 0 {
+                negative = true;
+                self.error(Rule::Negative, &sizes_path.at(index), size, "a length")?;
+            }
+        }
+        self.dim_order(shape.dim_order, sizes.len(), &path.dot("dim_order"))?;
+        let (Some(scalar_type), false) = (scalar_type, negative) else {
+            return Ok(None);
+        };
+        let nbytes = crate::view::checked_nbytes(sizes, scalar_type);
+        if nbytes.is_none() {
+            let found = format_args!("{sizes:?} of {}", scalar_type.name());
+            let expected = "a number of bytes that fits 63 bits";
+            if lenient {
+                self.warn(Rule::Overflow, &sizes_path, found, expected)?;
+            } else {
+                self.error(Rule::Overflow, &sizes_path, found, expected)?;
+            }
+        }
+        Ok(nbytes)
+    }
+
+    fn dim_order(
+        &mut self,
+        dim_order: Option<&[u8]>,
+        rank: usize,
+        path: &Path<'_>,
+    ) -> Result<(), S::Stop> {
+        let Some(dim_order) = dim_order else {
+            return self.missing(path, "the order of dimensions");
+        };
+        if dim_order.len() != rank {
+            let found = format_args!("{} dimensions", dim_order.len());
+            return self.error(
+                Rule::DimOrder,
+                path,
+                found,
+                format_args!("{rank}, as in sizes"),
+            );
+        }
+        let mut seen = 0u32;
+        for dim in dim_order {
+            // At most 16 dimensions, so that the shift is small; larger numbers shift to 0.
+            seen |= 1u32.checked_shl(u32::from(*dim)).unwrap_or(0);
+        }
+        let all = 1u32
+            .checked_shl(u32::try_from(rank).unwrap_or(0))
+            .map_or(0, |bit| bit.wrapping_sub(1));
+        if seen != all {
+            let found = format_args!("{dim_order:?}");
+            let expected = format_args!("each of 0 to {} once", rank.saturating_sub(1));
+            return self.error(Rule::DimOrder, path, found, expected);
+        }
+        Ok(())
+    }
+
+    fn extra(&mut self, tensor: TensorView<'_>, path: &Path<'_>) -> Result<(), S::Stop> {
+        let Some(extra) = tensor.table().extra_tensor_info() else {
+            return Ok(());
+        };
+        let path = path.dot("extra_tensor_info");
+        let location = extra.location().0;
+        if TensorLocation::from_code(location).is_none() {
+            let expected = "0 (segment) or 1 (external)";
+            self.error(Rule::UnknownCode, &path.dot("location"), location, expected)?;
+        }
+        if tensor.location() == TensorLocation::External
+            && extra.fully_qualified_name().is_none_or(str::is_empty)
+        {
+            self.missing(
+                &path.dot("fully_qualified_name"),
+                "the name of the external data",
+            )?;
+        }
+        self.device(&path, (extra.device_type().0, extra.device_index()))
+    }
+
+    /// Where the bytes are: planned memory, the file, another file, or nowhere yet.
+    fn tensor_data(
+        &mut self,
+        plan: &Plan<'_>,
+        tensor: TensorView<'_>,
+        nbytes: Option<u64>,
+        path: &Path<'_>,
+    ) -> Result<(), S::Stop> {
+        let allocation = tensor.allocation();
+        if let Some(allocation) = allocation {
+            self.allocation(plan, tensor, allocation, nbytes, path)?;
+        }
+        let index = tensor.data_buffer_idx();
+        if index == 0 || tensor.location() == TensorLocation::External {
+            return Ok(());
+        }
+        let index_path = path.dot("data_buffer_idx");
+        let (data, of) = match allocation {
+            None => (plan.program.constant(index), "the program's constants"),
+            Some(_) => {
+                let list = tensor.mutable_data_list();
+                (
+                    plan.program.initial_data(list, index),
+                    "the program's initial data",
+                )
+            }
+        };
+        let Some(data) = data else {
+            let expected = format_args!("an index into {of}, which has no such entry");
+            return self.error(Rule::Index, &index_path, index, expected);
+        };
+        let available = data.available();
+        if let Some(nbytes) = nbytes.filter(|nbytes| *nbytes > available) {
+            let found = format_args!("{index}, where {available} bytes are left");
+            let expected = format_args!("{nbytes} bytes of data");
+            return self.error(Rule::OutOfBounds, &index_path, found, expected);
+        }
+        Ok(())
+    }
+
+    fn allocation(
+        &mut self,
+        plan: &Plan<'_>,
+        tensor: TensorView<'_>,
+        allocation: Allocation,
+        nbytes: Option<u64>,
+        path: &Path<'_>,
+    ) -> Result<(), S::Stop> {
+        let path = path.dot("allocation_info");
+        let id_path = path.dot("memory_id");
+        let sizes = plan.view.buffer_sizes();
+        let memory_id = allocation.memory_id;
+        if memory_id == 0 {
+            return self.error(
+                Rule::Index,
+                &id_path,
+                0,
+                "at least 1, as entry 0 is reserved",
+            );
+        }
+        if !self.index(&id_path, memory_id, sizes.len(), "non_const_buffer_sizes")? {
+            return Ok(());
+        }
+        let slot = crate::number::mem_index(memory_id);
+        // A negative size was reported with the list of sizes.
+        let buffer = sizes.get(slot).and_then(|size| u64::try_from(size).ok());
+        let unbound = tensor.dynamism() == Dynamism::DynamicUnbound;
+        let need = if unbound { Some(0) } else { nbytes };
+        if let (Some(buffer), Some(need)) = (buffer, need) {
+            let end = allocation.offset.checked_add(need);
+            if end.is_none_or(|end| end > buffer) {
+                let found = format_args!("{need} bytes at {}", allocation.offset);
+                let expected = format_args!("bytes inside of buffer {memory_id} of {buffer} bytes");
+                self.error(Rule::OutOfBounds, &path, found, expected)?;
+            }
+        }
+        self.alignment(tensor, allocation, need, &path)?;
+        self.placement(plan, tensor, slot, &path)
+    }
+
+    fn alignment(
+        &mut self,
+        tensor: TensorView<'_>,
+        allocation: Allocation,
+        need: Option<u64>,
+        path: &Path<'_>,
+    ) -> Result<(), S::Stop> {
+        let Some(scalar_type) = tensor.scalar_type() else {
+            return Ok(());
+        };
+        let element = scalar_type.element_size();
+        if need == Some(0) || allocation.offset.checked_rem(element) == Some(0) {
+            return Ok(());
+        }
+        let path = path.dot("memory_offset_low");
+        let expected = format_args!(
+            "a multiple of {element}, the bytes of {}",
+            scalar_type.name()
+        );
+        self.error(Rule::Alignment, &path, allocation.offset, expected)
+    }
+
+    /// The tensor's device is the buffer's. Programs without a device table are planned for the CPU,
+    /// whatever their tensors say.
+    fn placement(
+        &mut self,
+        plan: &Plan<'_>,
+        tensor: TensorView<'_>,
+        slot: usize,
+        path: &Path<'_>,
+    ) -> Result<(), S::Stop> {
+        let wanted = device_of(tensor);
+        let buffer = plan
+            .devices
+            .get(slot)
+            .copied()
+            .map(normal)
+            .unwrap_or((0, 0));
+        if wanted == buffer {
+            return Ok(());
+        }
+        let found = format_args!(
+            "device {}:{} in a buffer on {}:{}",
+            wanted.0, wanted.1, buffer.0, buffer.1
+        );
+        let expected = "a buffer on the tensor's device (type:index)";
+        if plan.view.has_buffer_devices() {
+            self.error(Rule::DeviceMismatch, path, found, expected)
+        } else {
+            self.warn(Rule::DeviceMismatch, path, found, expected)
+        }
+    }
+}
+
+/// What the checks of a shape look at; the same for programs and tensor data files.
+pub(super) struct Shape<'a> {
+    pub(super) scalar_type_code: i8,
+    pub(super) sizes: Option<List<'a, i32>>,
+    pub(super) dim_order: Option<&'a [u8]>,
+}
+
+fn device_of(tensor: TensorView<'_>) -> (i8, i8) {
+    normal((tensor.device_type(), tensor.device_index()))
+}
+
+/// The CPU has no index.
+fn normal((device_type, index): (i8, i8)) -> (i8, i8) {
+    if device_type == 0 {
+        (0, 0)
+    } else {
+        (device_type, index)
+    }
+}

@@ -1,0 +1,5 @@
+//! The crate from outside: real files, hostile files, round trips.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod corpus;
