@@ -1,1 +1,73 @@
-//! What an operator or a delegate is written against: tensors, values, contexts, registries
+//! What an operator or a delegate is written against.
+//!
+//! - [`Tensor`] is a description ([`TensorMeta`]), a place on the host or a device, and perhaps the memory itself;
+//!   [`EValue`] is any value of a program.
+//! - A [`Kernel`] runs an operator. It is called with a [`KernelContext`]: arguments by position, scratch memory, the step's
+//!   state. Arguments may be the same bytes under several names, so a kernel never holds references to them; it asks for
+//!   slices that are proven apart ([`KernelContext::disjoint`]), or walks input and output in step
+//!   ([`KernelContext::lockstep`]).
+//! - A [`Backend`] makes [`Delegate`]s from blobs in a program.
+//! - An [`Environment`] is what a method is loaded with: device, kernel and backend registries of its own or the
+//!   process's, device map, observer.
+//!
+//! The crate knows no file format and no device driver.
+//!
+//! ```
+//! use et_kernel::{Arguments, Kernel, KernelContext, KernelError, KernelRegistry, ScalarTypeSet};
+//!
+//! /// `my::double.out(x, out)`
+//! fn double(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+//!     let (x, out) = (context.tensor(0)?, context.tensor(1)?);
+//!     context.resize_like(out, x)?;
+//!     let ([mut out], [x]) = context.disjoint([out], [x])?;
+//!     for (to, from) in out.elements_mut::<f32>()?.iter_mut().zip(x.elements::<f32>()?) {
+//!         *to = 2.0 * from;
+//!     }
+//!     Ok(())
+//! }
+//!
+//! let mut kernels = KernelRegistry::new();
+//! kernels.register(Kernel::new("my::double.out", ScalarTypeSet::FLOATING, double), "my-crate")?;
+//! # Ok::<(), et_kernel::DuplicateName>(())
+//! ```
+
+mod access;
+mod backend;
+mod bytes;
+mod context;
+mod copy;
+mod dtype;
+mod environment;
+mod error;
+mod event;
+mod kernel;
+mod meta;
+mod registry;
+mod tensor;
+mod value;
+
+pub use access::{LockstepIn, LockstepOut, TensorIn, TensorOut};
+pub use backend::{
+    Backend, BackendError, CompileSpec, Delegate, InitContext, NamedData, NamedDataError,
+};
+pub use bytes::SharedBytes;
+pub use context::{Arguments, Call, IntList, KernelContext, Overlap, PrepareContext, TensorId};
+pub use copy::{COPY_KERNELS, copy_place};
+pub use dtype::{
+    Bool8, Element, ScalarType, ScalarTypeSet, as_bytes, as_bytes_mut, from_bytes, from_bytes_mut,
+};
+pub use environment::Environment;
+pub use error::KernelError;
+pub use event::{ArgumentPlace, Event, EventHook};
+pub use kernel::{Kernel, PrepareFn, Prepared, RunFn, StepState};
+pub use meta::{Dynamism, MAX_RANK, ShapeError, TensorMeta};
+pub use registry::{BackendRegistry, DuplicateName, KernelRegistry, LinkedBackend, LinkedKernels};
+pub use tensor::{BytesMut, Tensor, TensorError};
+pub use value::{EValue, Scalar, ValueIndex, ValueKind};
+
+#[doc(hidden)]
+pub mod private {
+    //! For [`link_kernels!`](crate::link_kernels) and [`link_backend!`](crate::link_backend) only.
+    pub use crate::registry::{LINKED_BACKENDS, LINKED_KERNELS};
+    pub use linkme;
+}

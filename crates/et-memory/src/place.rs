@@ -27,19 +27,19 @@ impl HostSpan {
     }
 
     /// The bytes of a slice. The span does not keep it alive or borrowed.
-    pub const fn of(bytes: &[u8]) -> Self {
+    pub fn of(bytes: &[u8]) -> Self {
         // The pointer is only written through by somebody who proves that it may be.
         Self {
-            base: NonNull::from_ref(bytes).cast(),
+            base: NonNull::from(bytes).cast(),
             len: bytes.len(),
         }
     }
 
     /// The bytes of a slice that may be written. The span does not keep it alive or borrowed.
-    pub const fn of_mut(bytes: &mut [u8]) -> Self {
+    pub fn of_mut(bytes: &mut [u8]) -> Self {
         let len = bytes.len();
         Self {
-            base: NonNull::from_mut(bytes).cast(),
+            base: NonNull::from(bytes).cast(),
             len,
         }
     }

@@ -1,0 +1,161 @@
+//! Backends, and the delegates that they make from blobs in a program.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::{Environment, KernelContext, KernelError, SharedBytes, TensorMeta};
+
+/// Makes delegates: parts of a program that were compiled ahead of time for something else than the operators.
+///
+/// A backend is shared by all methods and threads of a process.
+pub trait Backend: Send + Sync {
+    /// The id under which programs name it.
+    fn id(&self) -> &str;
+
+    /// Whether it can work on this machine.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`], saying what is missing.
+    fn is_available(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    /// Makes a delegate from `blob`. The blob is freed as soon as nobody holds it: the delegate may keep it or drop it.
+    ///
+    /// # Errors
+    /// Whatever keeps the blob from being used.
+    fn init(
+        &self,
+        context: &InitContext<'_>,
+        blob: SharedBytes,
+    ) -> Result<Box<dyn Delegate>, BackendError>;
+}
+
+/// A part of one loaded method that a backend runs. Used by one thread at a time, and dropped with the method.
+pub trait Delegate: Send {
+    /// Runs it once. The arguments are its inputs and then its outputs, on the devices their tensors say.
+    ///
+    /// # Errors
+    /// Whatever kept it from finishing. The method stays usable, so the delegate must too.
+    fn execute(&mut self, context: &mut KernelContext<'_>) -> Result<(), KernelError>;
+
+    /// Puts state kept between runs back to what it was after `init`. The default has none.
+    ///
+    /// # Errors
+    /// Whatever kept it from that.
+    fn reset_state(&mut self) -> Result<(), KernelError> {
+        Ok(())
+    }
+}
+
+/// What a backend is told when it makes a delegate.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct InitContext<'a> {
+    /// The method that is loaded.
+    pub method: &'a str,
+    /// The compile specs of the delegate, in file order.
+    pub compile_specs: &'a [CompileSpec<'a>],
+    /// What the method is loaded with.
+    pub environment: &'a Environment,
+    /// The program's named data and that of data files beside it.
+    pub named_data: &'a dyn NamedData,
+    /// How many programs this one is nested in.
+    pub depth: u32,
+}
+
+impl<'a> InitContext<'a> {
+    /// A context of all these.
+    pub const fn new(
+        method: &'a str,
+        compile_specs: &'a [CompileSpec<'a>],
+        environment: &'a Environment,
+        named_data: &'a dyn NamedData,
+        depth: u32,
+    ) -> Self {
+        Self {
+            method,
+            compile_specs,
+            environment,
+            named_data,
+            depth,
+        }
+    }
+
+    /// The value of the first compile spec `key`.
+    pub fn compile_spec(&self, key: &str) -> Option<&'a [u8]> {
+        self.compile_specs
+            .iter()
+            .find(|spec| spec.key == key)
+            .map(|spec| spec.value)
+    }
+}
+
+impl fmt::Debug for InitContext<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InitContext")
+            .field("method", &self.method)
+            .field("compile_specs", &self.compile_specs)
+            .field("depth", &self.depth)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A setting that the exporter made for a delegate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompileSpec<'a> {
+    /// Its name.
+    pub key: &'a str,
+    /// Its value, in the backend's own encoding.
+    pub value: &'a [u8],
+}
+
+/// Bytes by name: a program's named data, and the tensors of data files.
+pub trait NamedData: Send + Sync {
+    /// The bytes named `key`; `None` if there are none.
+    ///
+    /// # Errors
+    /// If they are there but cannot be read.
+    fn bytes(&self, key: &str) -> Result<Option<SharedBytes>, NamedDataError>;
+
+    /// How the tensor named `key` is laid out; `None` if there is none, or if the bytes are not a tensor's.
+    fn layout(&self, key: &str) -> Option<TensorMeta>;
+
+    /// All names.
+    fn keys(&self) -> Vec<String>;
+}
+
+/// Named bytes could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the data named `{key}`")]
+pub struct NamedDataError {
+    /// The name.
+    pub key: String,
+    /// Why.
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+/// A delegate could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackendError {
+    /// The backend cannot work on this machine.
+    #[error("the backend is not available: {0}")]
+    Unavailable(String),
+    /// The blob or its compile specs are not what the backend takes.
+    #[error("{0}")]
+    InvalidBlob(String),
+    /// Named data that the delegate needs could not be read.
+    #[error(transparent)]
+    NamedData(#[from] NamedDataError),
+    /// Anything else, with its own cause.
+    #[error(transparent)]
+    Other(Box<dyn Error + Send + Sync>),
+}
+
+impl BackendError {
+    /// An error of a backend's own.
+    pub fn other(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Other(Box::new(error))
+    }
+}

@@ -1,0 +1,111 @@
+//! A kernel: what runs an operator.
+
+use std::any::Any;
+use std::fmt;
+
+use crate::{KernelContext, KernelError, PrepareContext, ScalarTypeSet};
+
+/// What a kernel keeps for one instruction of one loaded method, made once by its [`PrepareFn`]: packed weights, a chosen
+/// algorithm.
+pub type StepState = Box<dyn Any + Send>;
+
+/// Runs the operator once.
+pub type RunFn = fn(&mut KernelContext<'_>) -> Result<(), KernelError>;
+
+/// Looks at an instruction when its method is loaded.
+pub type PrepareFn = fn(&PrepareContext<'_>) -> Result<Prepared, KernelError>;
+
+/// What a kernel wants for an instruction.
+#[derive(Default)]
+#[non_exhaustive]
+pub struct Prepared {
+    /// State for [`KernelContext::take_state`].
+    pub state: Option<StepState>,
+    /// Bytes of scratch memory a run will take from the arena, for the largest shapes.
+    pub scratch_nbytes: u64,
+}
+
+impl Prepared {
+    /// Nothing.
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    /// `state` for each run.
+    pub fn with_state(state: impl Any + Send) -> Self {
+        Self {
+            state: Some(Box::new(state)),
+            scratch_nbytes: 0,
+        }
+    }
+
+    /// The same, with `nbytes` bytes of scratch memory.
+    #[must_use]
+    pub fn and_scratch(mut self, nbytes: u64) -> Self {
+        self.scratch_nbytes = nbytes;
+        self
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared")
+            .field("state", &self.state.is_some())
+            .field("scratch_nbytes", &self.scratch_nbytes)
+            .finish()
+    }
+}
+
+/// An operator's implementation, by the operator's full name.
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    name: &'static str,
+    dtypes: ScalarTypeSet,
+    run: RunFn,
+    prepare: Option<PrepareFn>,
+}
+
+impl Kernel {
+    /// A kernel for operator `name`, written `namespace::operator.overload` (no dot without an overload).
+    pub const fn new(name: &'static str, dtypes: ScalarTypeSet, run: RunFn) -> Self {
+        Self {
+            name,
+            dtypes,
+            run,
+            prepare: None,
+        }
+    }
+
+    /// The same, with something to do at load.
+    #[must_use]
+    pub const fn with_prepare(mut self, prepare: PrepareFn) -> Self {
+        self.prepare = Some(prepare);
+        self
+    }
+
+    /// The operator.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The element types it computes with; empty for operators on numbers.
+    pub const fn dtypes(&self) -> ScalarTypeSet {
+        self.dtypes
+    }
+
+    /// What runs it.
+    pub const fn run(&self) -> RunFn {
+        self.run
+    }
+
+    /// What prepares it, if anything.
+    pub const fn prepare(&self) -> Option<PrepareFn> {
+        self.prepare
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kernel({})", self.name)
+    }
+}

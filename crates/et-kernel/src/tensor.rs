@@ -1,0 +1,412 @@
+//! Tensors: a description, a place, and (for tensors of one's own) the memory.
+
+use core::fmt;
+use core::slice;
+use std::sync::Arc;
+
+use et_device::{Alignment, Device, DeviceAllocatorRegistry, DeviceError};
+use et_memory::{DeviceMemoryBuffer, HostBuffer, MemoryError, Place};
+
+use crate::dtype::{as_bytes, from_bytes, from_bytes_mut};
+use crate::{ArgumentPlace, Element, ScalarType, ShapeError, TensorMeta};
+
+/// A tensor on the host or on a device.
+///
+/// Tensors made by the safe constructors own their memory. Those in a method's value table point into planned memory
+/// or at constants; the method only lends them out while nothing runs.
+pub struct Tensor {
+    meta: TensorMeta,
+    place: Option<Place>,
+    owner: Owner,
+}
+
+/// What keeps a tensor's bytes alive.
+enum Owner {
+    /// Whoever made the tensor (see [`Tensor::from_place`]).
+    Elsewhere,
+    Host(#[expect(dead_code, reason = "held for its Drop")] HostBuffer),
+    Device(#[expect(dead_code, reason = "held for its Drop")] DeviceMemoryBuffer),
+    /// Shared bytes that are only read.
+    Shared(Arc<dyn Send + Sync>),
+}
+
+impl Tensor {
+    /// A tensor of zeros on the host, as `meta` describes it. The block has room for the bound.
+    ///
+    /// # Errors
+    /// [`TensorError::Memory`], or [`TensorError::OnDevice`] if `meta` says so.
+    pub fn zeros(meta: TensorMeta) -> Result<Self, TensorError> {
+        if !meta.device().is_cpu() {
+            return Err(TensorError::OnDevice {
+                device: meta.device(),
+            });
+        }
+        let buffer = HostBuffer::zeroed(meta.bound_nbytes() as u64, meta.alignment())?;
+        let place = Some(Place::Host(buffer.span()));
+        Ok(Self {
+            meta,
+            place,
+            owner: Owner::Host(buffer),
+        })
+    }
+
+    /// A host tensor with a copy of `bytes`, which are in memory order (that of `meta.dim_order()`).
+    ///
+    /// # Errors
+    /// [`TensorError::Length`] if there are more or fewer bytes than `meta` says.
+    pub fn from_bytes(meta: TensorMeta, bytes: &[u8]) -> Result<Self, TensorError> {
+        let mut tensor = Self::zeros(meta)?;
+        tensor.bytes_mut()?.copy_from(bytes)?;
+        Ok(tensor)
+    }
+
+    /// A contiguous host tensor with a copy of `elements`.
+    ///
+    /// ```
+    /// use et_kernel::Tensor;
+    ///
+    /// let tensor = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3])?;
+    /// assert_eq!(tensor.as_slice::<f32>()?[4], 5.0);
+    /// assert!(tensor.as_slice::<i32>().is_err());
+    /// # Ok::<(), et_kernel::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TensorError::Length`] if there are more or fewer elements than `sizes` says.
+    pub fn from_slice<T: Element>(elements: &[T], sizes: &[usize]) -> Result<Self, TensorError> {
+        Self::from_bytes(TensorMeta::contiguous(T::DTYPE, sizes)?, as_bytes(elements))
+    }
+
+    /// A tensor on `meta.device()`, a device, with room for the bound. The contents are unspecified.
+    ///
+    /// # Errors
+    /// [`TensorError::Device`].
+    pub fn on_device(
+        meta: TensorMeta,
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<Self, TensorError> {
+        let (nbytes, device) = (meta.bound_nbytes() as u64, meta.device());
+        let buffer = DeviceMemoryBuffer::create_in(registry, nbytes, device, Alignment::DEVICE)?;
+        let place = buffer.span().map(|span| Place::Device(device, span));
+        Ok(Self {
+            meta,
+            place,
+            owner: Owner::Device(buffer),
+        })
+    }
+
+    /// A tensor whose bytes somebody else keeps, such as planned memory. `None` means that it has no memory (yet).
+    ///
+    /// # Safety
+    /// As long as the tensor exists and is not given another place, `place` is live and initialised memory on
+    /// `meta.device()` with room for the bound; what safe code can do with a `&Tensor` or `&mut Tensor` (read, or write)
+    /// may be done to it for as long as such a reference is lent out.
+    pub unsafe fn from_place(meta: TensorMeta, place: Option<Place>) -> Self {
+        Self {
+            meta,
+            place,
+            owner: Owner::Elsewhere,
+        }
+    }
+
+    /// A read-only host tensor over bytes that `owner` keeps alive and unchanged.
+    ///
+    /// # Safety
+    /// `place` is host memory with room for `meta` that stays alive and unchanged while `owner` exists. The tensor is
+    /// never lent out as `&mut` (its bytes may be in a read-only mapping).
+    pub unsafe fn from_shared(meta: TensorMeta, place: Place, owner: Arc<dyn Send + Sync>) -> Self {
+        Self {
+            meta,
+            place: Some(place),
+            owner: Owner::Shared(owner),
+        }
+    }
+
+    /// The description.
+    pub fn meta(&self) -> &TensorMeta {
+        &self.meta
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> ScalarType {
+        self.meta.dtype()
+    }
+
+    /// Elements along each dimension.
+    pub fn sizes(&self) -> &[usize] {
+        self.meta.sizes()
+    }
+
+    /// The device the bytes are on.
+    pub fn device(&self) -> Device {
+        self.meta.device()
+    }
+
+    /// Where the memory is (all of it, not only the present shape's); `None` if the tensor has none.
+    pub fn place(&self) -> Option<Place> {
+        self.place
+    }
+
+    /// Gives the tensor the shape `sizes`. The bytes stay where they are and are not rearranged.
+    ///
+    /// # Errors
+    /// [`TensorError::Shape`]; nothing changes.
+    pub fn resize(&mut self, sizes: &[usize]) -> Result<(), TensorError> {
+        Ok(self.meta.resize(sizes)?)
+    }
+
+    /// Lets the tensor use other memory, keeping its shape.
+    ///
+    /// # Safety
+    /// As [`from_place`](Self::from_place).
+    pub unsafe fn set_place(&mut self, place: Option<Place>) {
+        self.place = place;
+        self.owner = Owner::Elsewhere;
+    }
+
+    /// The bytes of the present shape, in memory order.
+    ///
+    /// # Errors
+    /// [`TensorError::OnDevice`], [`TensorError::NoMemory`].
+    pub fn bytes(&self) -> Result<&[u8], TensorError> {
+        let Some((base, nbytes)) = self.host()? else {
+            return Ok(&[]);
+        };
+        // SAFETY: the constructors guarantee live, initialised memory of at least the bound's bytes while the tensor
+        // exists, and `&self` that nobody writes it meanwhile.
+        Ok(unsafe { slice::from_raw_parts(base, nbytes) })
+    }
+
+    /// The bytes of the present shape, in memory order, to write.
+    ///
+    /// # Errors
+    /// As [`bytes`](Self::bytes), and [`TensorError::ReadOnly`] for shared bytes.
+    pub fn bytes_mut(&mut self) -> Result<BytesMut<'_>, TensorError> {
+        if self.is_read_only() {
+            return Err(TensorError::ReadOnly);
+        }
+        let Some((base, nbytes)) = self.host()? else {
+            return Ok(BytesMut(&mut []));
+        };
+        // SAFETY: as in `bytes`, and `&mut self` excludes other users of the memory.
+        Ok(BytesMut(unsafe { slice::from_raw_parts_mut(base, nbytes) }))
+    }
+
+    /// The elements, in memory order.
+    ///
+    /// # Errors
+    /// As [`bytes`](Self::bytes), and [`TensorError::Dtype`] if they are not `T`.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T], TensorError> {
+        self.expect_dtype(T::DTYPE)?;
+        from_bytes(self.bytes()?).ok_or(TensorError::Misaligned)
+    }
+
+    /// The elements, in memory order, to write.
+    ///
+    /// # Errors
+    /// As [`as_slice`](Self::as_slice).
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], TensorError> {
+        self.expect_dtype(T::DTYPE)?;
+        from_bytes_mut(self.bytes_mut()?.0).ok_or(TensorError::Misaligned)
+    }
+
+    /// A copy on the host. For a tensor on a device this is one copy from there, behind which all earlier work is done.
+    ///
+    /// # Errors
+    /// [`TensorError::NoMemory`], or the device's.
+    pub fn to_host(&self, registry: &DeviceAllocatorRegistry) -> Result<Self, TensorError> {
+        let mut host = Self::zeros(self.meta.clone().on(Device::CPU))?;
+        self.copy_into(&mut host, registry)?;
+        Ok(host)
+    }
+
+    /// A copy on `device`.
+    ///
+    /// # Errors
+    /// As [`to_host`](Self::to_host).
+    pub fn to_device(
+        &self,
+        device: Device,
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<Self, TensorError> {
+        if device.is_cpu() {
+            return self.to_host(registry);
+        }
+        let mut copy = Self::on_device(self.meta.clone().on(device), registry)?;
+        self.copy_into(&mut copy, registry)?;
+        Ok(copy)
+    }
+
+    /// Copies this tensor's bytes to `target`, wherever the two are. The shapes and element types must be equal.
+    ///
+    /// # Errors
+    /// [`TensorError::Unlike`] if they are not, [`TensorError::NoMemory`], [`TensorError::ReadOnly`], or the device's.
+    pub fn copy_into(
+        &self,
+        target: &mut Self,
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<(), TensorError> {
+        let alike = self.dtype() == target.dtype()
+            && self.sizes() == target.sizes()
+            && self.meta.dim_order() == target.meta.dim_order();
+        if !alike {
+            return Err(TensorError::Unlike {
+                from: self.meta.clone().into(),
+                to: target.meta.clone().into(),
+            });
+        }
+        if self.meta.nbytes() == 0 {
+            return Ok(());
+        }
+        if target.is_read_only() {
+            return Err(TensorError::ReadOnly);
+        }
+        let nbytes = self.meta.nbytes() as u64;
+        let part = |tensor: &Self| tensor.place.and_then(|place| place.subplace(0, nbytes));
+        let (Some(from), Some(to)) = (part(self), part(target)) else {
+            return Err(TensorError::NoMemory);
+        };
+        // SAFETY: both places are live by the constructors' guarantee; `&self` excludes writers of the one and
+        // `&mut target` all other users of the other, so they cannot overlap either.
+        Ok(unsafe { crate::copy::copy_place(to, from, registry) }?)
+    }
+
+    /// Whether the bytes may not be written.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.owner, Owner::Shared(_))
+    }
+
+    /// Where the tensor is, for events.
+    pub fn argument_place(&self) -> ArgumentPlace {
+        ArgumentPlace::new(self.device(), self.place, self.meta.nbytes() as u64)
+    }
+
+    /// What keeps read-only bytes alive.
+    pub(crate) fn shared_owner(&self) -> Option<Arc<dyn Send + Sync>> {
+        match &self.owner {
+            Owner::Shared(owner) => Some(Arc::clone(owner)),
+            _ => None,
+        }
+    }
+
+    /// Uses the bytes at `place`, which are read-only if `guard` keeps them.
+    ///
+    /// # Safety
+    /// As [`from_place`](Self::from_place), or [`from_shared`](Self::from_shared) if there is a guard.
+    pub(crate) unsafe fn become_view(
+        &mut self,
+        place: Option<Place>,
+        guard: Option<Arc<dyn Send + Sync>>,
+    ) {
+        self.place = place;
+        self.owner = guard.map_or(Owner::Elsewhere, Owner::Shared);
+    }
+
+    fn expect_dtype(&self, expected: ScalarType) -> Result<(), TensorError> {
+        let found = self.dtype();
+        if found == expected {
+            Ok(())
+        } else {
+            Err(TensorError::Dtype { expected, found })
+        }
+    }
+
+    /// Address and length of the present shape's bytes in host memory; `None` if there are none.
+    fn host(&self) -> Result<Option<(*mut u8, usize)>, TensorError> {
+        let nbytes = self.meta.nbytes();
+        match self.place {
+            Some(Place::Device(device, _)) => Err(TensorError::OnDevice { device }),
+            None if !self.meta.device().is_cpu() => Err(TensorError::OnDevice {
+                device: self.meta.device(),
+            }),
+            _ if nbytes == 0 => Ok(None),
+            None => Err(TensorError::NoMemory),
+            Some(Place::Host(span)) if span.len() < nbytes => Err(TensorError::Length {
+                expected: nbytes,
+                found: span.len(),
+            }),
+            Some(Place::Host(span)) => Ok(Some((span.base().as_ptr(), nbytes))),
+        }
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({:?})", self.meta)
+    }
+}
+
+/// The bytes of a tensor, to write.
+#[derive(Debug)]
+pub struct BytesMut<'a>(pub &'a mut [u8]);
+
+impl BytesMut<'_> {
+    /// Overwrites all of them.
+    ///
+    /// # Errors
+    /// [`TensorError::Length`] if there are more or fewer.
+    pub fn copy_from(self, bytes: &[u8]) -> Result<(), TensorError> {
+        if self.0.len() != bytes.len() {
+            return Err(TensorError::Length {
+                expected: self.0.len(),
+                found: bytes.len(),
+            });
+        }
+        self.0.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// Something that cannot be done with a tensor.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorError {
+    /// The shape cannot be.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// Host memory ran out.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The device refused.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Host access to device memory.
+    #[error("the tensor is on {device}; copy it to the host first")]
+    OnDevice {
+        /// The device.
+        device: Device,
+    },
+    /// The tensor has no memory.
+    #[error("the tensor has no memory")]
+    NoMemory,
+    /// The bytes are a constant's.
+    #[error("the tensor's bytes are shared and can only be read")]
+    ReadOnly,
+    /// Another element type was asked for.
+    #[error("the elements are {found}, not {expected}")]
+    Dtype {
+        /// The type asked for.
+        expected: ScalarType,
+        /// The tensor's.
+        found: ScalarType,
+    },
+    /// A different number of bytes.
+    #[error("the tensor has {expected} bytes, and {found} were given")]
+    Length {
+        /// The tensor's.
+        expected: usize,
+        /// Those given.
+        found: usize,
+    },
+    /// The address does not suit the element type.
+    #[error("the tensor's address is not aligned for its elements")]
+    Misaligned,
+    /// A copy between tensors of different description.
+    #[error("cannot copy {from:?} to {to:?}")]
+    Unlike {
+        /// The source.
+        from: Box<TensorMeta>,
+        /// The target.
+        to: Box<TensorMeta>,
+    },
+}
