@@ -1,1 +1,37 @@
-//! The CUDA allocator and its copy kernels, on the driver found at run time
+//! The CUDA allocator: device memory and copies on the NVIDIA driver that is found at run time.
+//!
+//! Linking this crate is enough to use CUDA devices by way of [`et_device`]'s registry:
+//!
+//! ```
+//! use et_cuda as _; // one mention, so that the linker keeps it
+//! use et_device::{DeviceType, get_device_allocator};
+//!
+//! assert!(get_device_allocator(DeviceType::CUDA).is_some()); // no driver was opened for this
+//! ```
+//!
+//! The driver is opened at the first use of a device. If there is none, that use gives an error which says what was
+//! looked for; nothing here panics for want of a driver, a symbol or a device. [`probe`] asks without using a device.
+//!
+//! [`CudaAllocator`] keeps, per device, the primary context, two streams of its own and a pool of memory. It leaves
+//! every thread's current context as it found it. It knows nothing of tensors, operators or files.
+
+mod allocator;
+mod blocks;
+mod context;
+mod device;
+mod driver;
+mod options;
+mod pool;
+mod statistics;
+mod stream;
+
+pub use allocator::CudaAllocator;
+pub use driver::{DriverError, DriverInfo, probe};
+pub use options::{CudaOptions, OutOfMemory};
+pub use statistics::{CudaStatistics, Transfers};
+
+#[cfg(feature = "auto-register")]
+static ALLOCATOR: CudaAllocator = CudaAllocator::new();
+
+#[cfg(feature = "auto-register")]
+et_device::link_allocator!(et_device::DeviceType::CUDA, "et-cuda", &ALLOCATOR);

@@ -1,0 +1,300 @@
+//! Allocating and freeing blocks on one device.
+
+use super::DeviceState;
+use crate::blocks::{Block, Source};
+use crate::context::Current;
+use crate::driver::{OUT_OF_MEMORY, Status};
+use crate::options::OutOfMemory;
+use crate::pool;
+use crate::stream::{Event, StreamId};
+use et_device::{
+    AllocationRequest, Device, DeviceError, DevicePtr, DeviceSpan, MemoryInfo, StreamHandle,
+};
+use std::sync::atomic::Ordering;
+
+/// Every address of the driver is a multiple of this.
+const DRIVER_ALIGNMENT: u64 = 256;
+
+impl DeviceState {
+    /// A block that may be used at once, anywhere.
+    pub(crate) fn allocate(&self, request: &AllocationRequest) -> Result<DeviceSpan, DeviceError> {
+        let current = self.context.enter()?;
+        let raw = self.obtain(&current, request, self.memory.id())?;
+        if raw.source == Source::Pool {
+            // Until the stream has come to the allocation, other streams must not touch the block.
+            self.memory.id().synchronize(&current)?;
+        }
+        self.hand_out(raw, request, None)
+    }
+
+    /// A block that may be used by later work on the caller's stream.
+    ///
+    /// # Safety
+    /// `stream` is a live stream.
+    pub(crate) unsafe fn allocate_on(
+        &self,
+        request: &AllocationRequest,
+        stream: StreamHandle,
+    ) -> Result<DeviceSpan, DeviceError> {
+        let current = self.context.enter()?;
+        // SAFETY: by this function's contract.
+        let stream = unsafe { StreamId::of_caller(&current, stream)? };
+        let raw = self.obtain(&current, request, stream)?;
+        if raw.source == Source::Driver {
+            return self.hand_out(raw, request, None);
+        }
+        // Whoever frees the block later may do so on another stream, which must not get there first.
+        let born = Event::create(&self.context, &current)?;
+        born.record(&current, stream)?;
+        self.hand_out(raw, request, Some(born))
+    }
+
+    /// Memory for a request, after giving back what can be given back if there is not enough.
+    fn obtain<'a>(
+        &'a self,
+        current: &'a Current<'a>,
+        request: &AllocationRequest,
+        stream: StreamId,
+    ) -> Result<RawBlock<'a>, DeviceError> {
+        let nbytes = driver_bytes(self.device(), request)?;
+        let too_much = || self.out_of_memory(current, request).into();
+        let size = usize::try_from(nbytes).map_err(|_| -> DeviceError { too_much() })?;
+        let attempt = || -> Result<RawBlock<'a>, Status> {
+            let (address, source) = match &self.pool {
+                Some(pool) => (pool.allocate(current, size, stream)?, Source::Pool),
+                None => (current.allocate(size)?, Source::Driver),
+            };
+            Ok(RawBlock {
+                state: self,
+                current,
+                address,
+                nbytes,
+                source,
+                stream,
+                kept: false,
+            })
+        };
+        let mut outcome = attempt();
+        let out_of_memory =
+            |o: &Result<RawBlock<'a>, Status>| matches!(o, Err(s) if s.code == OUT_OF_MEMORY);
+        if out_of_memory(&outcome) {
+            self.counters
+                .out_of_memory_retries
+                .fetch_add(1, Ordering::Relaxed);
+        }
+        for remedy in [Remedy::Trim, Remedy::Synchronize, Remedy::Ask] {
+            if out_of_memory(&outcome) && self.apply(remedy, current, request) {
+                outcome = attempt();
+            }
+        }
+        match outcome {
+            Err(status) if status.code == OUT_OF_MEMORY => Err(too_much()),
+            Err(status) => Err(current.check(status).err().unwrap_or_else(too_much)),
+            Ok(raw) => Ok(raw),
+        }
+    }
+
+    /// Tries to make room; whether another attempt is worthwhile.
+    fn apply(&self, remedy: Remedy, current: &Current<'_>, request: &AllocationRequest) -> bool {
+        let trim = || self.pool.as_ref().is_some_and(|pool| pool.trim(0).is_ok());
+        match remedy {
+            Remedy::Trim => trim(),
+            Remedy::Synchronize => {
+                let waited = current.synchronize().is_ok();
+                waited && (self.pool.is_none() || trim())
+            }
+            Remedy::Ask => {
+                let ask = self.options.on_out_of_memory;
+                ask.is_some_and(|ask| ask(&self.out_of_memory(current, request)))
+            }
+        }
+    }
+
+    /// The figures of a failed allocation, as far as the driver gives them.
+    fn out_of_memory(&self, current: &Current<'_>, request: &AllocationRequest) -> OutOfMemory {
+        let info = self
+            .memory_info_in(current)
+            .unwrap_or(MemoryInfo::new(0, 0));
+        OutOfMemory {
+            device: self.device(),
+            requested_bytes: request.nbytes.get(),
+            free_bytes: info.free,
+            total_bytes: info.total,
+        }
+    }
+
+    /// Enters a block into the books. Until that has happened it is freed when dropped.
+    fn hand_out(
+        &self,
+        mut raw: RawBlock<'_>,
+        request: &AllocationRequest,
+        born: Option<Event>,
+    ) -> Result<DeviceSpan, DeviceError> {
+        let span = aligned_part(&raw, request).ok_or(DeviceError::UnsupportedAlignment {
+            device_type: self.device().device_type(),
+            requested: request.alignment,
+        })?;
+        raw.kept = true;
+        let block = Block {
+            driver_address: raw.address,
+            source: raw.source,
+            nbytes: request.nbytes.get(),
+            born,
+        };
+        self.blocks.insert(span.base(), block);
+        Ok(span)
+    }
+
+    /// # Safety
+    /// As for [`et_device::DeviceAllocator::deallocate`].
+    pub(crate) unsafe fn deallocate(&self, span: DeviceSpan) -> Result<(), DeviceError> {
+        let block = self.take(span)?;
+        let current = self.context.enter_anyway()?;
+        // SAFETY: taken out of the books just now, so nobody else frees it; nothing uses it, by the contract.
+        unsafe { self.release(&current, &block, self.memory.id()) }
+    }
+
+    /// # Safety
+    /// As for [`et_device::DeviceAllocator::deallocate_on`].
+    pub(crate) unsafe fn deallocate_on(
+        &self,
+        span: DeviceSpan,
+        stream: StreamHandle,
+    ) -> Result<(), DeviceError> {
+        let block = self.take(span)?;
+        let current = self.context.enter_anyway()?;
+        // SAFETY: a live stream, by the contract.
+        let stream = match unsafe { StreamId::of_caller(&current, stream) } {
+            Ok(stream) => stream,
+            Err(error) => {
+                // The block is given up either way. Which work uses it is not known, so all of it is waited for.
+                // SAFETY: as in `deallocate`.
+                let _ = unsafe { self.free_at_once(&current, &block) };
+                return Err(error);
+            }
+        };
+        // SAFETY: as in `deallocate`; work that uses it is queued on this stream.
+        unsafe { self.release(&current, &block, stream) }
+    }
+
+    fn take(&self, span: DeviceSpan) -> Result<Block, DeviceError> {
+        let unknown = DeviceError::UnknownBlock {
+            device: self.device(),
+            address: span.base(),
+        };
+        self.blocks.remove(span.base()).ok_or(unknown)
+    }
+
+    /// Frees a block behind the work that is queued on `stream`, or, if the driver refuses, behind all work.
+    ///
+    /// # Safety
+    /// The block is in nobody's hands, and only work queued on `stream` may use it.
+    unsafe fn release(
+        &self,
+        current: &Current<'_>,
+        block: &Block,
+        stream: StreamId,
+    ) -> Result<(), DeviceError> {
+        let queued = match (block.source, &block.born) {
+            (Source::Driver, _) => stream.synchronize(current).and_then(|()| {
+                // SAFETY: by this function's contract, and the stream's work is done.
+                unsafe { current.free(block.driver_address) }
+            }),
+            (Source::Pool, born) => {
+                let ordered = born
+                    .as_ref()
+                    .map_or(Ok(()), |event| stream.wait_for(current, event));
+                ordered.and_then(|()| {
+                    // SAFETY: by this function's contract, and `stream` is ordered behind the allocation.
+                    unsafe { pool::free_on(current, block.driver_address, stream) }
+                })
+            }
+        };
+        match queued {
+            // After a fault, the driver does not say whether it has freed the block.
+            Err(error) if !self.context.is_poisoned() => {
+                // SAFETY: by this function's contract; a call that fails without a fault has freed nothing.
+                unsafe { self.free_at_once(current, block) }.map_err(|_| error)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Frees a block once the device has nothing left to do.
+    ///
+    /// # Safety
+    /// The block is in nobody's hands.
+    unsafe fn free_at_once(&self, current: &Current<'_>, block: &Block) -> Result<(), DeviceError> {
+        current.synchronize()?;
+        // SAFETY: by this function's contract; no work is left that could use it.
+        unsafe { current.free(block.driver_address) }
+    }
+}
+
+/// What to do about a lack of memory, cheapest first.
+#[derive(Clone, Copy)]
+enum Remedy {
+    Trim,
+    Synchronize,
+    Ask,
+}
+
+impl From<OutOfMemory> for DeviceError {
+    fn from(figures: OutOfMemory) -> Self {
+        DeviceError::OutOfMemory {
+            device: figures.device,
+            requested: figures.requested_bytes,
+            free: figures.free_bytes,
+            total: figures.total_bytes,
+        }
+    }
+}
+
+/// Memory from the driver that is freed again unless it is handed out.
+struct RawBlock<'a> {
+    state: &'a DeviceState,
+    current: &'a Current<'a>,
+    address: u64,
+    nbytes: u64,
+    source: Source,
+    stream: StreamId,
+    kept: bool,
+}
+
+impl Drop for RawBlock<'_> {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        let block = Block {
+            driver_address: self.address,
+            source: self.source,
+            nbytes: self.nbytes,
+            born: None,
+        };
+        // SAFETY: nobody has seen the address, and it is freed on the stream on which it was allocated. The error that
+        // brought us here is the one to report.
+        let _ = unsafe { self.state.release(self.current, &block, self.stream) };
+    }
+}
+
+/// What to ask the driver for: enough to find an address as aligned as requested.
+fn driver_bytes(device: Device, request: &AllocationRequest) -> Result<u64, DeviceError> {
+    let slack = request.alignment.get().saturating_sub(DRIVER_ALIGNMENT);
+    request
+        .nbytes
+        .get()
+        .checked_add(slack)
+        .ok_or(DeviceError::UnsupportedAlignment {
+            device_type: device.device_type(),
+            requested: request.alignment,
+        })
+}
+
+/// The part of a block that satisfies the request.
+fn aligned_part(raw: &RawBlock<'_>, request: &AllocationRequest) -> Option<DeviceSpan> {
+    let alignment = request.alignment;
+    let whole = DeviceSpan::new(DevicePtr::new(raw.address)?, raw.nbytes).ok()?;
+    let offset = alignment.round_up(raw.address)?.checked_sub(raw.address)?;
+    whole.subspan(offset, request.nbytes.get()).ok()
+}

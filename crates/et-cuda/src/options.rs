@@ -1,0 +1,52 @@
+//! How an allocator behaves.
+
+use et_device::Device;
+use std::num::NonZeroU64;
+
+/// Settings of a [`CudaAllocator`](crate::CudaAllocator), the same for all its devices.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct CudaOptions {
+    /// The most that the pool of a device may hold, in bytes; `None`: all there is.
+    pub pool_limit_bytes: Option<NonZeroU64>,
+    /// Free memory that a pool keeps for later allocations, in bytes. Keeping everything, the default, is what makes
+    /// allocations cheap; [`trim`](crate::CudaAllocator::trim) gives it back.
+    pub release_threshold_bytes: u64,
+    /// Whether to use pools where the device has them.
+    pub use_pools: bool,
+    /// Called when a device is out of memory and giving back the allocator's own did not help. It may free memory of
+    /// other owners (not through this allocator) and return whether a last attempt is worthwhile.
+    pub on_out_of_memory: Option<fn(&OutOfMemory) -> bool>,
+}
+
+impl CudaOptions {
+    /// Pools without a limit that keep all they have.
+    pub const fn new() -> Self {
+        CudaOptions {
+            pool_limit_bytes: None,
+            release_threshold_bytes: u64::MAX,
+            use_pools: true,
+            on_out_of_memory: None,
+        }
+    }
+}
+
+impl Default for CudaOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutOfMemory {
+    /// The device.
+    pub device: Device,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes free on the device.
+    pub free_bytes: u64,
+    /// Bytes the device has.
+    pub total_bytes: u64,
+}
