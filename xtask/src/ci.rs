@@ -1,7 +1,7 @@
 //! Everything that must be green before a merge, with a table of what took how long.
 
 use crate::process::{cargo, run as show_and_run, works};
-use crate::{console, consumers, features, fixtures, layers, nostd};
+use crate::{console, consumers, features, fixtures, layers, nostd, schema};
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use std::time::{Duration, Instant};
@@ -43,6 +43,7 @@ fn quick(log: &mut StepLog) -> Result<()> {
 fn full(log: &mut StepLog) -> Result<()> {
     log.step("format", format)?;
     log.step("layers", layers::run)?;
+    log.step("schema", || schema::run(true))?;
     log.step("clippy", clippy)?;
     log.step("build", || {
         show_and_run(cargo().args(["build", "--workspace", "--all-targets"]))

@@ -8,6 +8,7 @@ mod fixtures;
 mod layers;
 mod nostd;
 mod process;
+mod schema;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +26,12 @@ struct Cli {
 enum Command {
     /// Everything that must be green before a merge
     Ci(ci::Options),
+    /// Regenerate the FlatBuffers code, or check that it is current
+    Schema {
+        /// Fail on drift and write nothing
+        #[arg(long)]
+        check: bool,
+    },
     /// Check that crates depend only downwards and inherit lints and versions
     Layers,
     /// Check every crate with each combination of its features
@@ -50,6 +57,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Ci(options) => ci::run(&options),
+        Command::Schema { check } => schema::run(check),
         Command::Layers => layers::run(),
         Command::Features => features::run(),
         Command::NoStd => nostd::run(),
