@@ -1,3 +1,81 @@
-//! The `et` command.
+//! The `et` command: inspects, verifies and runs ExecuTorch programs.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod args;
+mod command;
+mod failure;
+mod render;
+mod report;
+mod source;
+mod stream;
+mod survey;
+
+use args::{Cli, Command};
+use clap::Parser;
+use failure::Failure;
+use report::Report;
+use std::process::ExitCode;
+
+/// The status of a wrong command line.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(usage(&error)),
+    };
+    let (format, json, outcome) = run(&cli.command);
+    ExitCode::from(finish(format, json, outcome))
+}
+
+/// Runs a command: the format of its document, whether one is wanted, and the result.
+fn run(command: &Command) -> (&'static str, bool, Result<Report, Failure>) {
+    match command {
+        Command::Inspect(args) => ("et-inspect", args.json.json, command::inspect::run(args)),
+        Command::Verify(args) => ("et-verify", args.json.json, command::verify::run(args)),
+        Command::Devices(args) => ("et-devices", args.json, command::devices::run()),
+        Command::Completions { shell } => (
+            "et-completions",
+            false,
+            Ok(command::completions::run(*shell)),
+        ),
+    }
+}
+
+/// Prints the result of a command and returns the exit status.
+fn finish(format: &str, json: bool, outcome: Result<Report, Failure>) -> u8 {
+    let (report, failure) = match outcome {
+        Ok(report) => (report, None),
+        Err(mut failure) => (std::mem::take(&mut *failure.report), Some(failure)),
+    };
+    let text = match json {
+        true => report.document(format, failure.as_ref().map(Failure::to_json)),
+        false => report.text,
+    };
+    let printed = stream::print(&text);
+    if let Some(failure) = failure {
+        if !json {
+            stream::note(format_args!("error: {}", failure.message));
+        }
+        return failure.blame.exit_status();
+    }
+    match printed {
+        Ok(()) => 0,
+        Err(failure) => {
+            stream::note(format_args!("error: {}", failure.message));
+            failure.blame.exit_status()
+        }
+    }
+}
+
+/// Prints what clap has to say: help and version on stdout, mistakes on stderr.
+fn usage(error: &clap::Error) -> u8 {
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    if error.use_stderr() && wants_json {
+        let failure = Failure::usage(error.to_string().trim_end());
+        return finish("et", true, Err(failure));
+    }
+    // A closed pipe is no reason to fail.
+    let _ = error.print();
+    if error.use_stderr() { USAGE } else { 0 }
+}

@@ -1,0 +1,6 @@
+//! The commands.
+
+pub(crate) mod completions;
+pub(crate) mod devices;
+pub(crate) mod inspect;
+pub(crate) mod verify;

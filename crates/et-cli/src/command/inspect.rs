@@ -1,0 +1,148 @@
+//! `et inspect`: what is in a program.
+
+mod method;
+
+use super::verify::{problem_table, problems_json};
+use crate::args::InspectArgs;
+use crate::failure::Failure;
+use crate::render::{self, Section};
+use crate::report::Report;
+use crate::source::Source;
+use crate::survey::Survey;
+use et_schema::{ParsedProgram, PlanView, Problems, Processed, ProgramView};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// Shows a program; a failure if it is not valid, with all that could be read.
+pub(crate) fn run(args: &InspectArgs) -> Result<Report, Failure> {
+    let source = Source::open(&args.file)?;
+    let program = ParsedProgram::read(&source).map_err(|error| source.refused(&error))?;
+    let problems = program.problems();
+    let report = report(&source.name(), &program.root(), &problems);
+    match problems.errors().next() {
+        None => Ok(report),
+        Some(first) => {
+            let count = render::count(problems.num_errors(), "error");
+            let message = format!("{}: {first} ({count} in this file)", source.name());
+            let failure = Failure::file(first.rule.id(), message)
+                .with("path", first.path.as_str())
+                .with("code", first.code());
+            Err(failure.after(report))
+        }
+    }
+}
+
+fn report(name: &str, program: &ProgramView<'_>, problems: &Problems) -> Report {
+    let mut report = Report::text(header(name, program));
+    segments(program).write_to(&mut report.text);
+    named_data(program).write_to(&mut report.text);
+    for plan in program.plans() {
+        method::write(&mut report.text, program, &plan);
+    }
+    if !problems.list.is_empty() {
+        report.text.push_str("problems");
+        problem_table(problems).write_to(&mut report.text);
+    }
+    report.set(
+        "methods",
+        program
+            .plans()
+            .map(|plan| method_json(&plan))
+            .collect::<Vec<_>>(),
+    );
+    report.set("problems", problems_json(problems));
+    report
+}
+
+fn method_json(plan: &PlanView<'_>) -> Json {
+    let mut method = Survey::of(plan).to_json(plan);
+    method["name"] = plan.name().into();
+    method
+}
+
+fn header(name: &str, program: &ProgramView<'_>) -> String {
+    let layout = program.layout();
+    let methods = render::count(program.plans().len() as u64, "method");
+    let size = render::bytes_exact(layout.file_len());
+    let mut text = format!("{name}: program, {size}, {methods}\n");
+    let flatbuffer = render::bytes(layout.flatbuffer_range().end);
+    match layout.pte_header() {
+        None => text.push_str("header: none; the file is one FlatBuffer\n"),
+        Some(header) => text.push_str(&format!(
+            "header: {} bytes; FlatBuffer {flatbuffer}; segments from byte {}, {}\n",
+            header.header_len,
+            header.segment_base_offset,
+            header
+                .segment_data_size
+                .map_or_else(|| "size not said".into(), render::bytes),
+        )),
+    }
+    text.push('\n');
+    text
+}
+
+fn segments(program: &ProgramView<'_>) -> Section {
+    let uses = segment_uses(program);
+    let mut section = Section::new("segments", &[">#", ">offset", ">bytes", "holds"]);
+    for (index, segment) in program.segments().enumerate() {
+        let index = index as u32;
+        section.row([
+            index.to_string(),
+            segment.offset.to_string(),
+            segment.size.to_string(),
+            uses.get(&index)
+                .map_or_else(|| "nothing".into(), |uses| uses.join(", ")),
+        ]);
+    }
+    section
+}
+
+/// What each segment is used for.
+fn segment_uses(program: &ProgramView<'_>) -> BTreeMap<u32, Vec<String>> {
+    let mut uses: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    let mut add = |segment: u32, what: String| uses.entry(segment).or_default().push(what);
+    if let Some(list) = program.constant_segment()
+        && let count @ 1.. = list.offsets().len().saturating_sub(1) as u64
+    {
+        add(list.segment_index(), render::count(count, "constant"));
+    }
+    for list in program.mutable_data() {
+        let count = list.offsets().len().saturating_sub(1) as u64;
+        add(
+            list.segment_index(),
+            format!("initial state of {}", render::count(count, "buffer")),
+        );
+    }
+    for plan in program.plans() {
+        for (index, delegate) in plan.delegates().enumerate() {
+            if let Processed::Segment(segment) = delegate.processed() {
+                add(
+                    segment,
+                    format!("delegate {index} of {}", render::name(plan.name())),
+                );
+            }
+        }
+    }
+    for entry in program.named_data() {
+        add(
+            entry.segment_index,
+            format!("named data {}", render::name(entry.key)),
+        );
+    }
+    uses
+}
+
+fn named_data(program: &ProgramView<'_>) -> Section {
+    let mut section = Section::new("named data", &["name", ">segment", ">bytes"]);
+    for entry in program.named_data() {
+        let size = program
+            .segment(entry.segment_index)
+            .map(|segment| segment.size.to_string());
+        section.row([
+            render::name(entry.key),
+            entry.segment_index.to_string(),
+            size.unwrap_or_else(|| "?".into()),
+        ]);
+    }
+    section
+}

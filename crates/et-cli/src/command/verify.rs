@@ -1,0 +1,180 @@
+//! `et verify`: every problem of every file.
+
+use crate::args::VerifyArgs;
+use crate::failure::{Blame, Failure};
+use crate::render::{self, Section};
+use crate::report::Report;
+use crate::source::Source;
+use et_schema::{
+    ByteSource, FileKind, HEAD_LEN, ParsedFlatTensor, ParsedProgram, Problem, Problems, ReadError,
+    Severity,
+};
+use serde_json::{Value as Json, json};
+use std::path::Path;
+
+/// What was found out about one file.
+struct Finding {
+    name: String,
+    kind: Option<FileKind>,
+    result: Result<Problems, Failure>,
+}
+
+/// Checks the files; a failure if one is not valid.
+pub(crate) fn run(args: &VerifyArgs) -> Result<Report, Failure> {
+    let findings: Vec<Finding> = args.files.iter().map(|path| check(path)).collect();
+    let mut report = Report::text(text(&findings));
+    report.set("files", findings.iter().map(to_json).collect::<Vec<_>>());
+    let bad: Vec<&Finding> = findings
+        .iter()
+        .filter(|finding| !finding.is_valid())
+        .collect();
+    let Some(first) = bad.first() else {
+        return Ok(report);
+    };
+    let blame = match &first.result {
+        Err(failure) => failure.blame,
+        Ok(_) => Blame::File,
+    };
+    let message = match (&first.result, findings.len()) {
+        // One file that was refused: its message is all there is to say.
+        (Err(failure), 1) => failure.message.clone(),
+        (_, total) => format!(
+            "{} of {} not valid",
+            bad.len(),
+            render::count(total as u64, "file")
+        ),
+    };
+    Err(Failure::new(blame, "verify.invalid", message).after(report))
+}
+
+impl Finding {
+    fn is_valid(&self) -> bool {
+        self.result.as_ref().is_ok_and(Problems::is_usable)
+    }
+}
+
+fn check(path: &Path) -> Finding {
+    match Source::open(path) {
+        Ok(source) => check_source(&source),
+        Err(failure) => Finding {
+            name: path.display().to_string(),
+            kind: None,
+            result: Err(failure),
+        },
+    }
+}
+
+fn check_source(source: &Source) -> Finding {
+    let kind = detect(source);
+    let problems = match kind {
+        Some(FileKind::FlatTensor) => {
+            ParsedFlatTensor::read(source).map(|parsed| parsed.problems())
+        }
+        // A program, or something whose error says what a program looks like.
+        _ => ParsedProgram::read(source).map(|parsed| parsed.problems()),
+    };
+    let result = problems.map_err(|error: ReadError| source.refused(&error));
+    Finding {
+        name: source.name(),
+        kind,
+        result,
+    }
+}
+
+fn detect(source: &Source) -> Option<FileKind> {
+    let mut head = [0; HEAD_LEN];
+    let there = ByteSource::len(source).min(HEAD_LEN as u64) as usize;
+    source.read_at(0, &mut head[..there]).ok()?;
+    FileKind::detect(&head[..there])
+}
+
+fn text(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        text.push_str(&headline(finding));
+        if let Ok(problems) = &finding.result {
+            problem_table(problems).write_to(&mut text);
+        }
+    }
+    text
+}
+
+fn headline(finding: &Finding) -> String {
+    let name = &finding.name;
+    let kind = finding
+        .kind
+        .map_or_else(|| "unknown".into(), |kind| kind.to_string());
+    match &finding.result {
+        Err(failure) if findings_name_themselves(failure, name) => {
+            format!("invalid  {}\n", failure.message)
+        }
+        Err(failure) => format!("invalid  {name}: {}\n", failure.message),
+        Ok(problems) => {
+            let word = if problems.is_usable() {
+                "valid    "
+            } else {
+                "invalid  "
+            };
+            let errors = render::count(problems.num_errors(), "error");
+            let warnings = render::count(problems.num_warnings(), "warning");
+            format!("{word}{name}: {kind}, {errors}, {warnings}\n")
+        }
+    }
+}
+
+fn findings_name_themselves(failure: &Failure, name: &str) -> bool {
+    failure.message.contains(name)
+}
+
+/// All problems of a file, the errors and warnings in the order of the file.
+pub(crate) fn problem_table(problems: &Problems) -> Section {
+    let mut section = Section::new("", &["severity", "field", "found", "expected"]);
+    for problem in &problems.list {
+        section.row([
+            severity(problem.severity).into(),
+            render::name(&problem.path),
+            render::name(&problem.found),
+            render::name(&problem.expected),
+        ]);
+    }
+    section
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        _ => "warning",
+    }
+}
+
+fn to_json(finding: &Finding) -> Json {
+    let mut entry = json!({
+        "file": finding.name,
+        "kind": finding.kind.map(FileKind::extension),
+        "valid": finding.is_valid(),
+    });
+    match &finding.result {
+        Err(failure) => entry["error"] = failure.to_json(),
+        Ok(problems) => {
+            entry["num_errors"] = problems.num_errors().into();
+            entry["num_warnings"] = problems.num_warnings().into();
+            entry["problems"] = problems_json(problems);
+        }
+    }
+    entry
+}
+
+/// The problems of a file as a list of objects.
+pub(crate) fn problems_json(problems: &Problems) -> Json {
+    let entry = |problem: &Problem| {
+        json!({
+            "severity": severity(problem.severity),
+            "rule": problem.rule.id(),
+            "path": problem.path,
+            "found": problem.found,
+            "expected": problem.expected,
+            "code": problem.code(),
+        })
+    };
+    problems.list.iter().map(entry).collect()
+}

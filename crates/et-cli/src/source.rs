@@ -1,0 +1,162 @@
+//! FILE arguments: a path that is read piece by piece, or `-` for standard input.
+
+use crate::failure::{Blame, Failure};
+use et_schema::{ByteSource, ReadError, SourceError};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// A file that was opened, or all of standard input.
+#[derive(Debug)]
+pub(crate) struct Source {
+    path: PathBuf,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// Read at a position when asked for; the lock holds seek and read together.
+    File { file: Mutex<File>, nbytes: u64 },
+    /// What cannot be read at a position.
+    Bytes(Vec<u8>),
+}
+
+impl Source {
+    /// Opens a file; `-` reads standard input to its end.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let content = if path == Path::new("-") {
+            read_all(&mut io::stdin().lock())
+        } else {
+            open_file(path)
+        };
+        let content = content.map_err(|error| Failure::io("read", path, &error))?;
+        Ok(Self {
+            path: path.into(),
+            content,
+        })
+    }
+
+    /// The name to show: the path, or what standard input is called.
+    pub(crate) fn name(&self) -> String {
+        if self.path == Path::new("-") {
+            return "standard input".into();
+        }
+        self.path.display().to_string()
+    }
+
+    /// The failure that a refused file is.
+    pub(crate) fn refused(&self, error: &ReadError) -> Failure {
+        let blame = match error {
+            ReadError::OutOfMemory(_) | ReadError::Source(SourceError::Failed { .. }) => {
+                Blame::Environment
+            }
+            _ => Blame::File,
+        };
+        let failure = Failure::new(blame, error.id(), format!("{}: {error}", self.name()))
+            .with("file", self.name())
+            .with("code", error.code());
+        match error.path() {
+            Some(path) if !path.is_empty() => failure.with("path", path),
+            _ => failure,
+        }
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<Content> {
+    let mut file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !metadata.is_file() {
+        // A pipe or a device: no length, no positions.
+        return read_all(&mut file);
+    }
+    Ok(Content::File {
+        file: Mutex::new(file),
+        nbytes: metadata.len(),
+    })
+}
+
+fn read_all(stream: &mut impl Read) -> io::Result<Content> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    Ok(Content::Bytes(bytes))
+}
+
+impl ByteSource for Source {
+    fn len(&self) -> u64 {
+        match &self.content {
+            Content::File { nbytes, .. } => *nbytes,
+            Content::Bytes(bytes) => ByteSource::len(bytes),
+        }
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), SourceError> {
+        let (file, nbytes) = match &self.content {
+            Content::Bytes(bytes) => return bytes.read_at(offset, into),
+            Content::File { file, nbytes } => (file, *nbytes),
+        };
+        let wanted = into.len() as u64;
+        if offset.checked_add(wanted).is_none_or(|end| end > nbytes) {
+            return Err(SourceError::OutOfRange {
+                offset,
+                nbytes: wanted,
+                len: nbytes,
+            });
+        }
+        let mut file = file.lock().expect("invariant: reading does not panic");
+        file.seek(SeekFrom::Start(offset))
+            .and_then(|_| file.read_exact(into))
+            .map_err(|error| SourceError::Failed {
+                offset,
+                nbytes: wanted,
+                reason: error.to_string(),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_at_a_position() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, [1, 2, 3, 4]).unwrap();
+        let source = Source::open(&path).unwrap();
+        let mut bytes = [0; 2];
+        source.read_at(1, &mut bytes).unwrap();
+        assert_eq!((ByteSource::len(&source), bytes), (4, [2, 3]));
+        for offset in [3, 4, u64::MAX] {
+            let error = source.read_at(offset, &mut bytes).unwrap_err();
+            assert!(
+                matches!(error, SourceError::OutOfRange { len: 4, .. }),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, [1, 2, 3, 4]).unwrap();
+        let source = Source::open(&path).unwrap();
+        std::fs::write(&path, [1]).unwrap();
+        let error = source.read_at(0, &mut [0; 4]).unwrap_err();
+        assert!(matches!(error, SourceError::Failed { .. }), "{error}");
+    }
+
+    #[test]
+    fn folders_and_missing_files_are_refused() {
+        for path in [".", "no/such/file"] {
+            assert_eq!(
+                Source::open(Path::new(path)).unwrap_err().blame,
+                Blame::File
+            );
+        }
+    }
+}
