@@ -35,8 +35,11 @@ macro_rules! consumer {
 }
 
 const CONSUMERS: &[Consumer] = &[
+    consumer!("et-schema", beside & []),
     consumer!("et-device", beside & []),
     consumer!("et-memory", beside & ["et-device"]),
+    consumer!("et-kernel", beside & []),
+    consumer!("et-cuda", beside & ["et-device"], features & ["cuda-13000"]),
 ];
 
 /// Packages that nobody depends on.
