@@ -70,26 +70,30 @@ impl Context {
     /// [`DeviceError::Poisoned`] after a fault, or the driver's.
     pub(crate) fn enter(&self) -> Result<Current<'_>, DeviceError> {
         self.usable()?;
-        self.enter_anyway()
+        self.make_current()
     }
 
     /// Like [`Context::enter`], also after a fault: for giving things back as far as that goes.
     pub(crate) fn enter_anyway(&self) -> Result<Current<'_>, DeviceError> {
+        // What cannot be given back now never will be, so one refusal is not the end.
+        self.make_current().or_else(|_| self.make_current())
+    }
+
+    fn make_current(&self) -> Result<Current<'_>, DeviceError> {
         let mut previous = 0;
         // SAFETY: no precondition.
         self.check(unsafe { self.driver.context_get_current(&mut previous) })?;
-        let mut current = Current {
-            context: self,
-            previous,
-            pushed: false,
-            thread_bound: PhantomData,
-        };
-        if previous != self.handle {
+        let pushed = previous != self.handle;
+        if pushed {
             // SAFETY: the context is retained, so its handle is live.
             self.check(unsafe { self.driver.context_push(self.handle) })?;
-            current.pushed = true;
         }
-        Ok(current)
+        Ok(Current {
+            context: self,
+            previous,
+            pushed,
+            thread_bound: PhantomData,
+        })
     }
 
     /// Turns a failed status into an error, and remembers one that the context does not survive.

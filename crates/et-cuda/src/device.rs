@@ -128,7 +128,7 @@ impl Drop for DeviceState {
     fn drop(&mut self) {
         if let Ok(current) = self.context.enter_anyway() {
             // Queued frees run before their pool and context go. After a fault nothing runs any more.
-            let _ = self.memory.id().synchronize(&current);
+            let _ = self.memory.id().settle(&current);
         }
     }
 }

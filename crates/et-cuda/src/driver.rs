@@ -30,9 +30,11 @@ pub enum DriverError {
     /// The library is the CUDA toolkit's stand-in for linking, which does nothing.
     #[error("{STUB}")]
     StubLibrary,
-    /// The driver does not start.
-    #[error("cuInit failed: {name} ({code})")]
-    Init {
+    /// The driver does not start, or does not say what there is.
+    #[error("{operation} failed: {name} ({code})")]
+    Failed {
+        /// The driver's function.
+        operation: &'static str,
         /// The driver's status.
         code: u32,
         /// The status by name.
@@ -62,9 +64,13 @@ impl From<DriverError> for DeviceError {
             DriverError::MissingSymbol { text, .. } => unavailable(text),
             DriverError::NoDevice => unavailable(NO_DEVICE),
             DriverError::StubLibrary => unavailable(STUB),
-            DriverError::Init { code, name } => DeviceError::Driver {
+            DriverError::Failed {
+                operation,
+                code,
+                name,
+            } => DeviceError::Driver {
                 device: Device::new(DeviceType::CUDA, DeviceIndex::ZERO),
-                operation: "cuInit",
+                operation,
                 code,
                 name,
             },

@@ -168,10 +168,7 @@ impl Driver {
             0 => Ok(()),
             NO_DEVICE => Err(DriverError::NoDevice),
             STUB_LIBRARY => Err(DriverError::StubLibrary),
-            code => Err(DriverError::Init {
-                code,
-                name: self.name_of(status),
-            }),
+            _ => Err(self.failed(status)),
         }
     }
 
@@ -193,10 +190,7 @@ impl Driver {
         let status = unsafe { self.device_get_count(&mut count) };
         match status.code {
             0 => Ok(u32::try_from(count).unwrap_or(0)),
-            code => Err(DriverError::Init {
-                code,
-                name: self.name_of(status),
-            }),
+            _ => Err(self.failed(status)),
         }
     }
 
@@ -212,6 +206,14 @@ impl Driver {
         // SAFETY: on success the driver gives a NUL-terminated constant of its own, and it is never unloaded.
         let name: &'static CStr = unsafe { CStr::from_ptr(name) };
         name.to_str().unwrap_or(UNKNOWN)
+    }
+
+    fn failed(&self, status: Status) -> DriverError {
+        DriverError::Failed {
+            operation: status.operation,
+            code: status.code,
+            name: self.name_of(status),
+        }
     }
 
     /// Whether it has all functions that pools need.

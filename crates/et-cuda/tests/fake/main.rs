@@ -1,0 +1,16 @@
+//! What only the fake driver can show: faults, schedules, counted calls, other machines.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests are tests"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod calls;
+mod faults;
+mod machines;
+mod memory;
+mod streams;
+mod traps;
