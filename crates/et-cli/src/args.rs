@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// List the device types, the devices and why one is not available
     Devices(JsonArg),
+    /// List the operators of this build
+    Ops(JsonArg),
     /// Print a script that completes commands in a shell
     Completions {
         /// The shell

@@ -12,6 +12,10 @@ mod survey;
 
 use args::{Cli, Command};
 use clap::Parser;
+// Linking these offers their allocators, operators and backends.
+use et_cuda as _;
+use et_module as _;
+use et_ops as _;
 use failure::Failure;
 use report::Report;
 use std::process::ExitCode;
@@ -34,6 +38,7 @@ fn run(command: &Command) -> (&'static str, bool, Result<Report, Failure>) {
         Command::Inspect(args) => ("et-inspect", args.json.json, command::inspect::run(args)),
         Command::Verify(args) => ("et-verify", args.json.json, command::verify::run(args)),
         Command::Devices(args) => ("et-devices", args.json, command::devices::run()),
+        Command::Ops(args) => ("et-ops", args.json, command::ops::run()),
         Command::Completions { shell } => (
             "et-completions",
             false,

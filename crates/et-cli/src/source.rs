@@ -37,6 +37,15 @@ impl Source {
         })
     }
 
+    /// Bytes that stand in for a file.
+    #[cfg(test)]
+    pub(crate) fn of(bytes: Vec<u8>) -> Self {
+        Self {
+            path: "test".into(),
+            content: Content::Bytes(bytes),
+        }
+    }
+
     /// The name to show: the path, or what standard input is called.
     pub(crate) fn name(&self) -> String {
         if self.path == Path::new("-") {

@@ -15,8 +15,11 @@ use std::collections::BTreeMap;
 
 /// Shows a program; a failure if it is not valid, with all that could be read.
 pub(crate) fn run(args: &InspectArgs) -> Result<Report, Failure> {
-    let source = Source::open(&args.file)?;
-    let program = ParsedProgram::read(&source).map_err(|error| source.refused(&error))?;
+    inspect(&Source::open(&args.file)?)
+}
+
+fn inspect(source: &Source) -> Result<Report, Failure> {
+    let program = ParsedProgram::read(source).map_err(|error| source.refused(&error))?;
     let problems = program.problems();
     let report = report(&source.name(), &program.root(), &problems);
     match problems.errors().next() {
@@ -145,4 +148,61 @@ fn named_data(program: &ProgramView<'_>) -> Section {
         ]);
     }
     section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::verify;
+    use std::path::Path;
+
+    fn fixture(case: &str) -> Vec<u8> {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+        std::fs::read(dir.join(case).join("model.pte")).unwrap()
+    }
+
+    /// Every other command is at least as strict: what must hold here is that there is an answer.
+    fn answer(file: Vec<u8>) {
+        let source = Source::of(file);
+        let report = match inspect(&source) {
+            Ok(report) => report,
+            Err(failure) => *failure.report,
+        };
+        let _ = report.document("et-inspect", None);
+        let _ = verify::check_source(&source);
+    }
+
+    #[test]
+    fn a_program_cut_at_any_length_has_an_answer() {
+        let file = fixture("dev_single_add");
+        for length in 0..file.len() {
+            answer(file[..length].to_vec());
+        }
+    }
+
+    #[test]
+    fn a_program_with_any_word_changed_has_an_answer() {
+        let file = fixture("dev_single_add");
+        for at in (0..file.len() - 3).step_by(4) {
+            for value in [0, 1, 0x7f, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff_u32] {
+                let mut changed = file.clone();
+                changed[at..at + 4].copy_from_slice(&value.to_le_bytes());
+                answer(changed);
+            }
+        }
+    }
+
+    #[test]
+    fn devices_copies_and_state_are_shown() {
+        let report = inspect(&Source::of(fixture("dev_single_add"))).unwrap();
+        for text in [
+            "2  cuda:0     96",
+            "2 copies from cpu to cuda:0, 48 B",
+            "NestedProgramBackend",
+        ] {
+            assert!(report.text.contains(text), "{}", report.text);
+        }
+        let state = inspect(&Source::of(fixture("mut_counter_init"))).unwrap();
+        assert!(state.text.contains("data in the file"), "{}", state.text);
+    }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use std::path::Path;
 
 /// What was found out about one file.
-struct Finding {
+pub(super) struct Finding {
     name: String,
     kind: Option<FileKind>,
     result: Result<Problems, Failure>,
@@ -64,7 +64,7 @@ fn check(path: &Path) -> Finding {
     }
 }
 
-fn check_source(source: &Source) -> Finding {
+pub(super) fn check_source(source: &Source) -> Finding {
     let kind = detect(source);
     let problems = match kind {
         Some(FileKind::FlatTensor) => {
