@@ -1,5 +1,6 @@
 //! What a kernel or a delegate is called with.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, RangeInclusive};
 
@@ -358,15 +359,13 @@ fn tensor_at(
 
 /// What a call brings apart from the values.
 #[derive(Debug)]
-pub struct Call<'a> {
-    /// Where the arguments are in the value table.
-    pub arguments: &'a [ValueIndex],
-    /// Scratch memory. It is taken back after the call.
-    pub temp: &'a Arena,
-    /// What the kernel's `prepare` made for this instruction.
-    pub state: Option<&'a mut StepState>,
-    /// What the method was loaded with.
-    pub environment: &'a Environment,
+struct Call<'a> {
+    arguments: &'a [ValueIndex],
+    temp: &'a Arena,
+    state: Option<&'a mut StepState>,
+    environment: &'a Environment,
+    /// The tensors that were made another name for other bytes, for the table to end that before the next run.
+    views: &'a RefCell<Vec<ValueIndex>>,
 }
 
 /// What a kernel or a delegate is called with: arguments, scratch memory, the step's state.
@@ -386,9 +385,25 @@ impl Arguments for KernelContext<'_> {
 }
 
 impl<'a> KernelContext<'a> {
-    /// A call on a method's value table.
-    pub fn new(values: &'a mut [EValue], call: Call<'a>) -> Self {
-        Self { values, call }
+    /// A call on a method's value table; see [`ValueTable::call`](crate::ValueTable::call).
+    pub(crate) fn new(
+        values: &'a mut [EValue],
+        arguments: &'a [ValueIndex],
+        temp: &'a Arena,
+        state: Option<&'a mut StepState>,
+        environment: &'a Environment,
+        views: &'a RefCell<Vec<ValueIndex>>,
+    ) -> Self {
+        Self {
+            values,
+            call: Call {
+                arguments,
+                temp,
+                state,
+                environment,
+                views,
+            },
+        }
     }
 
     /// Scratch memory, taken back after the call. What it holds at first is unspecified.
@@ -558,7 +573,15 @@ impl<'a> KernelContext<'a> {
         // SAFETY: the bytes are those of another tensor of this table, with room for the present shape, and live as long
         // as the table; a read-only source hands its owner on, so that the view is read-only too.
         unsafe { self.table_tensor_mut(view).become_view(place, guard) };
+        self.call.views.borrow_mut().push(view.0);
         Ok(())
+    }
+
+    /// Makes argument 0 another name for the bytes of argument 1, in its shape.
+    pub(crate) fn assign_tensor(&mut self) -> Result<(), KernelError> {
+        let (to, from) = (self.tensor(0)?, self.tensor(1)?);
+        self.resize_like(to, from)?;
+        self.alias(to, from)
     }
 
     /// Where each tensor argument is, for events.
@@ -622,7 +645,7 @@ impl Arguments for PrepareContext<'_> {
 
 impl<'a> PrepareContext<'a> {
     /// An instruction with these arguments; `constants` says for each value whether it is the same in every run.
-    pub const fn new(
+    pub(crate) const fn new(
         values: &'a [EValue],
         arguments: &'a [ValueIndex],
         constants: &'a [bool],

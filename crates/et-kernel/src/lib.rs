@@ -2,6 +2,7 @@
 //!
 //! - [`Tensor`] is a description ([`TensorMeta`]), a place on the host or a device, and perhaps the memory itself;
 //!   [`EValue`] is any value of a program.
+//! - A [`ValueTable`] is a method's values together with the memory they live in.
 //! - A [`Kernel`] runs an operator. It is called with a [`KernelContext`]: arguments by position, scratch memory, the step's
 //!   state. Arguments may be the same bytes under several names, so a kernel never holds references to them; it asks for
 //!   slices that are proven apart ([`KernelContext::disjoint`]), or walks input and output in step
@@ -13,7 +14,11 @@
 //! The crate knows no file format and no device driver.
 //!
 //! ```
-//! use et_kernel::{Arguments, Kernel, KernelContext, KernelError, KernelRegistry, ScalarTypeSet};
+//! use et_kernel::{
+//!     Arguments, Environment, Kernel, KernelContext, KernelError, KernelRegistry, ScalarTypeSet, Tensor, ValueIndex,
+//!     ValueTable,
+//! };
+//! use et_memory::PlannedMemory;
 //!
 //! /// `my::double.out(x, out)`
 //! fn double(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -28,7 +33,16 @@
 //!
 //! let mut kernels = KernelRegistry::new();
 //! kernels.register(Kernel::new("my::double.out", ScalarTypeSet::FLOATING, double), "my-crate")?;
-//! # Ok::<(), et_kernel::DuplicateName>(())
+//!
+//! // What a method does with it:
+//! let mut values = ValueTable::new(PlannedMemory::default());
+//! values.push_owned(Tensor::from_slice(&[1.0f32, 2.0], &[2])?);
+//! values.push_owned(Tensor::from_slice(&[0.0f32, 0.0], &[2])?);
+//! let (x, out) = (ValueIndex(0), ValueIndex(1));
+//! let environment = Environment::default().with_kernels(kernels);
+//! double(&mut values.call(&[x, out], None, &environment)?)?;
+//! assert_eq!(values.tensor(out)?.as_slice::<f32>()?, [2.0, 4.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod access;
@@ -43,6 +57,7 @@ mod event;
 mod kernel;
 mod meta;
 mod registry;
+mod table;
 mod tensor;
 mod value;
 
@@ -51,7 +66,7 @@ pub use backend::{
     Backend, BackendError, CompileSpec, Delegate, InitContext, NamedData, NamedDataError,
 };
 pub use bytes::SharedBytes;
-pub use context::{Arguments, Call, IntList, KernelContext, Overlap, PrepareContext, TensorId};
+pub use context::{Arguments, IntList, KernelContext, Overlap, PrepareContext, TensorId};
 pub use copy::{COPY_KERNELS, copy_place};
 pub use dtype::{
     Bool8, Element, ScalarType, ScalarTypeSet, as_bytes, as_bytes_mut, from_bytes, from_bytes_mut,
@@ -62,6 +77,7 @@ pub use event::{ArgumentPlace, Event, EventHook};
 pub use kernel::{Kernel, PrepareFn, Prepared, RunFn, StepState};
 pub use meta::{Dynamism, MAX_RANK, ShapeError, TensorMeta};
 pub use registry::{BackendRegistry, DuplicateName, KernelRegistry, LinkedBackend, LinkedKernels};
+pub use table::{TableError, ValueTable};
 pub use tensor::{BytesMut, Tensor, TensorError};
 pub use value::{EValue, Scalar, ValueIndex, ValueKind};
 

@@ -18,14 +18,23 @@ pub struct Tensor {
     meta: TensorMeta,
     place: Option<Place>,
     owner: Owner,
+    /// Another tensor's bytes, used instead of the tensor's own until the view ends.
+    view: Option<View>,
+}
+
+/// Bytes that belong to another tensor of the same table.
+struct View {
+    place: Option<Place>,
+    /// Keeps them, if they are read-only.
+    guard: Option<Arc<dyn Send + Sync>>,
 }
 
 /// What keeps a tensor's bytes alive.
 enum Owner {
     /// Whoever made the tensor (see [`Tensor::from_place`]).
     Elsewhere,
-    Host(#[expect(dead_code, reason = "held for its Drop")] HostBuffer),
-    Device(#[expect(dead_code, reason = "held for its Drop")] DeviceMemoryBuffer),
+    Host(HostBuffer),
+    Device(DeviceMemoryBuffer),
     /// Shared bytes that are only read.
     Shared(Arc<dyn Send + Sync>),
 }
@@ -47,6 +56,7 @@ impl Tensor {
             meta,
             place,
             owner: Owner::Host(buffer),
+            view: None,
         })
     }
 
@@ -92,6 +102,7 @@ impl Tensor {
             meta,
             place,
             owner: Owner::Device(buffer),
+            view: None,
         })
     }
 
@@ -106,6 +117,7 @@ impl Tensor {
             meta,
             place,
             owner: Owner::Elsewhere,
+            view: None,
         }
     }
 
@@ -119,6 +131,7 @@ impl Tensor {
             meta,
             place: Some(place),
             owner: Owner::Shared(owner),
+            view: None,
         }
     }
 
@@ -144,7 +157,7 @@ impl Tensor {
 
     /// Where the memory is (all of it, not only the present shape's); `None` if the tensor has none.
     pub fn place(&self) -> Option<Place> {
-        self.place
+        self.view.as_ref().map_or(self.place, |view| view.place)
     }
 
     /// Gives the tensor the shape `sizes`. The bytes stay where they are and are not rearranged.
@@ -153,15 +166,6 @@ impl Tensor {
     /// [`TensorError::Shape`]; nothing changes.
     pub fn resize(&mut self, sizes: &[usize]) -> Result<(), TensorError> {
         Ok(self.meta.resize(sizes)?)
-    }
-
-    /// Lets the tensor use other memory, keeping its shape.
-    ///
-    /// # Safety
-    /// As [`from_place`](Self::from_place).
-    pub unsafe fn set_place(&mut self, place: Option<Place>) {
-        self.place = place;
-        self.owner = Owner::Elsewhere;
     }
 
     /// The bytes of the present shape, in memory order.
@@ -262,7 +266,7 @@ impl Tensor {
             return Err(TensorError::ReadOnly);
         }
         let nbytes = self.meta.nbytes() as u64;
-        let part = |tensor: &Self| tensor.place.and_then(|place| place.subplace(0, nbytes));
+        let part = |tensor: &Self| tensor.place().and_then(|place| place.subplace(0, nbytes));
         let (Some(from), Some(to)) = (part(self), part(target)) else {
             return Err(TensorError::NoMemory);
         };
@@ -273,7 +277,66 @@ impl Tensor {
 
     /// Whether the bytes may not be written.
     pub fn is_read_only(&self) -> bool {
-        matches!(self.owner, Owner::Shared(_))
+        match &self.view {
+            Some(view) => view.guard.is_some(),
+            None => matches!(self.owner, Owner::Shared(_)),
+        }
+    }
+
+    /// Exchanges the memory of two tensors that are of one element type, dimension order and device, and each with room for
+    /// the other's bound. This tensor also takes the present shape of `other`, and keeps its own bound.
+    ///
+    /// # Errors
+    /// [`TensorError::Unlike`] if they do not fit, [`TensorError::Shape`] if the shape does not; nothing changes.
+    pub(crate) fn exchange_memory(&mut self, other: &mut Self) -> Result<(), TensorError> {
+        let room = |tensor: &Self| tensor.place.map_or(0, |place| place.nbytes());
+        let (ours, theirs) = (&self.meta, &other.meta);
+        let alike = ours.dtype() == theirs.dtype()
+            && ours.dim_order() == theirs.dim_order()
+            && ours.device() == theirs.device()
+            && room(other) >= ours.bound_nbytes() as u64
+            && (self.place.is_none() || room(self) >= theirs.bound_nbytes() as u64);
+        if !alike || self.view.is_some() || other.view.is_some() {
+            return Err(TensorError::Unlike {
+                from: Box::new(theirs.clone()),
+                to: Box::new(ours.clone()),
+            });
+        }
+        self.meta.resize(other.meta.sizes())?;
+        std::mem::swap(&mut self.place, &mut other.place);
+        std::mem::swap(&mut self.owner, &mut other.owner);
+        Ok(())
+    }
+
+    /// Ends what [`KernelContext::alias`](crate::KernelContext::alias) began: the tensor has its own memory again.
+    pub(crate) fn end_view(&mut self) {
+        self.view = None;
+    }
+
+    /// Takes the tensor's memory away, as an instruction of a program may ask; [`end_view`](Self::end_view) gives it back.
+    pub(crate) fn hide_memory(&mut self) {
+        self.view = Some(View {
+            place: None,
+            guard: None,
+        });
+    }
+
+    /// Whether the tensor keeps memory of its own.
+    pub(crate) fn owns_memory(&self) -> bool {
+        matches!(self.owner, Owner::Host(_) | Owner::Device(_))
+    }
+
+    /// Sets the memory that the tensor owns to zero.
+    pub(crate) fn zero_owned(&mut self) -> Result<(), TensorError> {
+        match &mut self.owner {
+            Owner::Device(buffer) => Ok(buffer.fill(0)?),
+            Owner::Host(buffer) => {
+                // SAFETY: the tensor owns the buffer, and `&mut self` excludes other users of it.
+                unsafe { buffer.bytes_mut() }.fill(0);
+                Ok(())
+            }
+            Owner::Elsewhere | Owner::Shared(_) => Ok(()),
+        }
     }
 
     /// Where the tensor is, for events.
@@ -283,23 +346,24 @@ impl Tensor {
 
     /// What keeps read-only bytes alive.
     pub(crate) fn shared_owner(&self) -> Option<Arc<dyn Send + Sync>> {
-        match &self.owner {
-            Owner::Shared(owner) => Some(Arc::clone(owner)),
-            _ => None,
+        match (&self.view, &self.owner) {
+            (Some(view), _) => view.guard.clone(),
+            (None, Owner::Shared(owner)) => Some(Arc::clone(owner)),
+            (None, _) => None,
         }
     }
 
-    /// Uses the bytes at `place`, which are read-only if `guard` keeps them.
+    /// Uses another tensor's bytes, which are read-only if there is a guard.
     ///
     /// # Safety
-    /// As [`from_place`](Self::from_place), or [`from_shared`](Self::from_shared) if there is a guard.
+    /// Until the view ends, what [`from_place`](Self::from_place) asks for holds, or, if there is a guard, what
+    /// [`from_shared`](Self::from_shared) asks for.
     pub(crate) unsafe fn become_view(
         &mut self,
         place: Option<Place>,
         guard: Option<Arc<dyn Send + Sync>>,
     ) {
-        self.place = place;
-        self.owner = guard.map_or(Owner::Elsewhere, Owner::Shared);
+        self.view = Some(View { place, guard });
     }
 
     fn expect_dtype(&self, expected: ScalarType) -> Result<(), TensorError> {
@@ -314,7 +378,7 @@ impl Tensor {
     /// Address and length of the present shape's bytes in host memory; `None` if there are none.
     fn host(&self) -> Result<Option<(*mut u8, usize)>, TensorError> {
         let nbytes = self.meta.nbytes();
-        match self.place {
+        match self.place() {
             Some(Place::Device(device, _)) => Err(TensorError::OnDevice { device }),
             None if !self.meta.device().is_cpu() => Err(TensorError::OnDevice {
                 device: self.meta.device(),

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use et_device::{Alignment, Device, DeviceAllocatorRegistry};
+use et_device::{Alignment, Device, DeviceAllocatorRegistry, DeviceError};
 
 use crate::{Budget, BufferSpec, DeviceMemoryBuffer, HostBuffer, MemoryError, MemoryPlan, Place};
 
@@ -145,6 +145,22 @@ impl PlannedMemory {
     /// Whether some buffer is not in host memory.
     pub fn has_device_memory(&self) -> bool {
         self.buffers.iter().any(|buffer| !buffer.device().is_cpu())
+    }
+
+    /// Sets every byte of every buffer to 0.
+    ///
+    /// # Errors
+    /// The device's, at the first buffer that could not be set.
+    pub fn zero(&mut self) -> Result<(), DeviceError> {
+        self.buffers.iter_mut().try_for_each(|buffer| match buffer {
+            PlannedBuffer::Host(buffer) => {
+                // SAFETY: `&mut self` stands for the only use of the buffers: whoever made references through a place has
+                // let them go.
+                unsafe { buffer.bytes_mut() }.fill(0);
+                Ok(())
+            }
+            PlannedBuffer::Device(buffer) => buffer.fill(0),
+        })
     }
 
     /// Where the bytes of `slot` are; `None` if it is 0 bytes in a device buffer that is nowhere.

@@ -1,0 +1,579 @@
+//! A method's values together with the memory that they live in.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use et_device::{Device, DeviceAllocatorRegistry, DeviceError};
+use et_memory::{
+    Arena, DeviceMemoryBuffer, HostBuffer, MemoryError, MemoryManager, Place, PlannedMemory,
+    PlannedSlot,
+};
+
+use crate::{
+    EValue, Environment, KernelContext, PrepareContext, SharedBytes, StepState, Tensor,
+    TensorError, TensorMeta, ValueIndex, copy_place,
+};
+
+/// The values of one loaded method, and the memory they live in.
+///
+/// Tensors in planned memory point into buffers that the table owns, so neither is ever given away while the other is in use:
+/// safe code can read and write values, but not take a tensor out of the table.
+///
+/// Planned memory can be [detached](Self::detach_memory) and given to another table that was made for the same buffers; that is
+/// how methods share arenas. Until it is attached again the table's tensors cannot be used.
+pub struct ValueTable {
+    values: Vec<EValue>,
+    /// For each value, whether it is the same in every run.
+    constants: Vec<bool>,
+    memory: MemoryManager,
+    attached: bool,
+    views: RefCell<Vec<ValueIndex>>,
+}
+
+impl ValueTable {
+    /// A table without values, over planned memory of its own.
+    pub fn new(planned: PlannedMemory) -> Self {
+        Self {
+            values: Vec::new(),
+            constants: Vec::new(),
+            memory: MemoryManager::new(planned),
+            attached: true,
+            views: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Adds a value that is not a tensor.
+    pub fn push(&mut self, value: EValue) {
+        self.values.push(value);
+        self.constants.push(false);
+    }
+
+    /// Adds a tensor that owns its memory.
+    pub fn push_owned(&mut self, tensor: Tensor) {
+        self.push(EValue::Tensor(Box::new(tensor)));
+    }
+
+    /// Adds a tensor that lives in planned memory.
+    ///
+    /// # Errors
+    /// As [`PlannedMemory::resolve`].
+    pub fn push_planned(
+        &mut self,
+        meta: TensorMeta,
+        slot: &PlannedSlot,
+    ) -> Result<(), MemoryError> {
+        let place = self.memory.planned.resolve(slot)?;
+        let room = place.map_or(0, |place| place.nbytes());
+        if room < meta.bound_nbytes() as u64
+            || slot.device != meta.device()
+            || slot.alignment < meta.alignment()
+        {
+            return Err(MemoryError::OutOfRange {
+                memory_id: slot.memory_id,
+                offset_bytes: slot.offset_bytes,
+                nbytes: meta.bound_nbytes() as u64,
+                available: room,
+            });
+        }
+        // SAFETY: the place was resolved in buffers that this table owns and never gives away while attached; it has room for
+        // the bound, on the tensor's device, aligned for its elements; buffers are zeroed, so it is initialised. References
+        // to it are made only through `&self` and `&mut self` of this table (see `access`), and not while it is detached.
+        let tensor = unsafe { Tensor::from_place(meta, place) };
+        self.push_owned(tensor);
+        Ok(())
+    }
+
+    /// Adds a read-only tensor over shared bytes, which are copied only if they are not aligned for its elements.
+    ///
+    /// # Errors
+    /// [`TensorError::Length`] if there are fewer bytes than the tensor has, or no memory for the copy.
+    pub fn push_shared(
+        &mut self,
+        meta: TensorMeta,
+        bytes: &SharedBytes,
+    ) -> Result<(), TensorError> {
+        self.push_owned(Tensor::constant(meta, bytes)?);
+        self.mark_constant();
+        Ok(())
+    }
+
+    /// Says that the value added last is the same in every run.
+    pub fn mark_constant(&mut self) {
+        if let Some(last) = self.constants.last_mut() {
+            *last = true;
+        }
+    }
+
+    /// Adds a tensor without memory. It gets some from [`allocate_missing`](Self::allocate_missing) or
+    /// [`exchange_memory`](Self::exchange_memory).
+    pub fn push_without_memory(&mut self, meta: TensorMeta) {
+        // SAFETY: there is no place, so nothing is asked of it.
+        let tensor = unsafe { Tensor::from_place(meta, None) };
+        self.push_owned(tensor);
+    }
+
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// A value.
+    ///
+    /// # Errors
+    /// [`TableError::NoSuchValue`]; [`TableError::Detached`] for a tensor while memory is detached.
+    pub fn get(&self, index: ValueIndex) -> Result<&EValue, TableError> {
+        let value = self
+            .values
+            .get(index.position())
+            .ok_or(TableError::NoSuchValue { index })?;
+        if !self.attached && matches!(value, EValue::Tensor(_)) {
+            return Err(TableError::Detached);
+        }
+        Ok(value)
+    }
+
+    /// A tensor.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and [`TableError::NotATensor`].
+    pub fn tensor(&self, index: ValueIndex) -> Result<&Tensor, TableError> {
+        self.get(index)?
+            .as_tensor()
+            .ok_or(TableError::NotATensor { index })
+    }
+
+    /// A tensor's description. Works while memory is detached too.
+    pub fn meta(&self, index: ValueIndex) -> Option<&TensorMeta> {
+        self.values
+            .get(index.position())?
+            .as_tensor()
+            .map(Tensor::meta)
+    }
+
+    /// Replaces a value that is not a tensor by another that is not.
+    ///
+    /// # Errors
+    /// [`TableError::NoSuchValue`], [`TableError::IsATensor`].
+    pub fn set(&mut self, index: ValueIndex, value: EValue) -> Result<(), TableError> {
+        let slot = self
+            .values
+            .get_mut(index.position())
+            .ok_or(TableError::NoSuchValue { index })?;
+        if matches!(slot, EValue::Tensor(_)) || matches!(value, EValue::Tensor(_)) {
+            return Err(TableError::IsATensor { index });
+        }
+        *slot = value;
+        Ok(())
+    }
+
+    /// Gives a tensor the shape `sizes`.
+    ///
+    /// # Errors
+    /// [`TableError::Tensor`]; nothing changes.
+    pub fn resize(&mut self, index: ValueIndex, sizes: &[usize]) -> Result<(), TableError> {
+        Ok(self.tensor_mut(index)?.resize(sizes)?)
+    }
+
+    /// The bytes of a host tensor's present shape, to write.
+    ///
+    /// # Errors
+    /// [`TableError::Tensor`] if it is on a device, read-only or without memory.
+    pub fn bytes_mut(&mut self, index: ValueIndex) -> Result<&mut [u8], TableError> {
+        Ok(self.tensor_mut(index)?.bytes_mut()?.0)
+    }
+
+    /// Gives a tensor the shape of `source` and copies its bytes, wherever the two are. On an error the shape is as before.
+    ///
+    /// # Errors
+    /// [`TableError::Tensor`].
+    pub fn copy_from(
+        &mut self,
+        index: ValueIndex,
+        source: &Tensor,
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<(), TableError> {
+        let target = self.tensor_mut(index)?;
+        let before = target.sizes().to_vec();
+        target.resize(source.sizes())?;
+        let copied = source.copy_into(target, registry);
+        if copied.is_err() {
+            target.resize(&before)?;
+        }
+        Ok(copied?)
+    }
+
+    /// Copies `bytes` to the start of a tensor, wherever it is.
+    ///
+    /// # Errors
+    /// [`TableError::Tensor`] if there is no room for them, or the device's.
+    pub fn write_bytes(
+        &mut self,
+        index: ValueIndex,
+        bytes: &[u8],
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<(), TableError> {
+        let tensor = self.tensor_mut(index)?;
+        if tensor.is_read_only() {
+            return Err(TensorError::ReadOnly.into());
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let place = tensor.place().ok_or(TensorError::NoMemory)?;
+        let found = bytes.len();
+        let expected = usize::try_from(place.nbytes()).unwrap_or(usize::MAX);
+        let to = place
+            .subplace(0, found as u64)
+            .ok_or(TensorError::Length { expected, found })?;
+        let from = Place::Host(et_memory::HostSpan::of(bytes));
+        // SAFETY: a table's tensors are live, `&mut self` excludes other users, and `bytes` is borrowed for the call.
+        Ok(unsafe { copy_place(to, from, registry) }.map_err(TensorError::Device)?)
+    }
+
+    /// Exchanges a tensor's own memory with that of `other`: the two must be of one element type, dimension order and device,
+    /// each with room for the other's bound. The tensor takes the present shape of `other`. All views end.
+    ///
+    /// # Errors
+    /// [`TableError::Tensor`]; [`TableError::Planned`] if the tensor lives in planned memory, which is never given away.
+    pub fn exchange_memory(
+        &mut self,
+        index: ValueIndex,
+        other: &mut Tensor,
+    ) -> Result<(), TableError> {
+        self.end_views();
+        let tensor = self.tensor_mut(index)?;
+        if !tensor.owns_memory() && tensor.place().is_some() {
+            return Err(TableError::Planned { index });
+        }
+        Ok(tensor.exchange_memory(other)?)
+    }
+
+    /// Gives memory of its own to a tensor that has none: zeroed, on its device, with room for the bound.
+    ///
+    /// # Errors
+    /// [`TableError::Tensor`].
+    pub fn allocate_missing(
+        &mut self,
+        index: ValueIndex,
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<(), TableError> {
+        let tensor = self.tensor_mut(index)?;
+        if tensor.place().is_some() {
+            return Ok(());
+        }
+        let mut fresh = Tensor::allocate(tensor.meta().clone(), registry)?;
+        Ok(tensor.exchange_memory(&mut fresh)?)
+    }
+
+    /// `table[to] = table[from]`, as an instruction: a tensor becomes another name for the same bytes, anything else is copied.
+    ///
+    /// # Errors
+    /// [`TableError::Kernel`] if `to` cannot be a view of `from`.
+    pub fn assign(
+        &mut self,
+        to: ValueIndex,
+        from: ValueIndex,
+        environment: &Environment,
+    ) -> Result<(), TableError> {
+        if to == from {
+            return Ok(());
+        }
+        let copy = match self.get(from)? {
+            EValue::Tensor(_) => {
+                let arguments = [to, from];
+                let mut context = self.call(&arguments, None, environment)?;
+                return Ok(context.assign_tensor()?);
+            }
+            EValue::None => EValue::None,
+            EValue::Int(value) => EValue::Int(*value),
+            EValue::Double(value) => EValue::Double(*value),
+            EValue::Bool(value) => EValue::Bool(*value),
+            EValue::Str(value) => EValue::Str(Arc::clone(value)),
+            EValue::IntList(items) => EValue::IntList(items.clone()),
+            EValue::DoubleList(items) => EValue::DoubleList(Arc::clone(items)),
+            EValue::BoolList(items) => EValue::BoolList(Arc::clone(items)),
+            EValue::TensorList(items) => EValue::TensorList(items.clone()),
+            EValue::OptionalTensorList(items) => EValue::OptionalTensorList(items.clone()),
+        };
+        self.set(to, copy)
+    }
+
+    /// Takes a tensor's memory away until the views end, as an instruction may ask.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor).
+    pub fn hide_memory(&mut self, index: ValueIndex) -> Result<(), TableError> {
+        self.tensor_mut(index)?.hide_memory();
+        self.views.get_mut().push(index);
+        Ok(())
+    }
+
+    /// Ends every view that instructions made: each tensor has its own memory again.
+    pub fn end_views(&mut self) {
+        for index in self.views.get_mut().drain(..) {
+            if let Some(tensor) = self
+                .values
+                .get_mut(index.position())
+                .and_then(EValue::as_tensor_mut)
+            {
+                tensor.end_view();
+            }
+        }
+    }
+
+    /// Sets all planned memory to zero.
+    ///
+    /// # Errors
+    /// The device's; [`TableError::Detached`].
+    pub fn zero_planned(&mut self) -> Result<(), TableError> {
+        self.expect_attached()?;
+        Ok(self.memory.planned.zero().map_err(TensorError::Device)?)
+    }
+
+    /// Sets the memory that a tensor owns to zero.
+    ///
+    /// # Errors
+    /// [`TableError::Tensor`].
+    pub fn zero_owned(&mut self, index: ValueIndex) -> Result<(), TableError> {
+        Ok(self.tensor_mut(index)?.zero_owned()?)
+    }
+
+    /// The planned memory, to look at.
+    pub fn planned(&self) -> &PlannedMemory {
+        &self.memory.planned
+    }
+
+    /// The scratch memory.
+    pub fn temp_mut(&mut self) -> &mut Arena {
+        &mut self.memory.temp
+    }
+
+    /// Gives the planned memory away. The table's tensors cannot be used until it is back.
+    ///
+    /// # Errors
+    /// [`TableError::Detached`] if it is gone already.
+    pub fn detach_memory(&mut self) -> Result<PlannedMemory, TableError> {
+        self.expect_attached()?;
+        self.end_views();
+        self.attached = false;
+        Ok(std::mem::take(&mut self.memory.planned))
+    }
+
+    /// Takes planned memory back: that which was detached, from here or from another table with the same buffers.
+    ///
+    /// # Errors
+    /// [`TableError::WrongMemory`] if it is not the memory that the table was made for; it comes back with the error.
+    pub fn attach_memory(
+        &mut self,
+        planned: PlannedMemory,
+        places: &[Option<Place>],
+    ) -> Result<(), TableError> {
+        let same = !self.attached
+            && planned
+                .buffers()
+                .iter()
+                .map(|buffer| buffer.place())
+                .eq(places.iter().copied());
+        if !same {
+            return Err(TableError::WrongMemory);
+        }
+        self.memory.planned = planned;
+        self.attached = true;
+        Ok(())
+    }
+
+    /// Whether planned memory is here.
+    pub fn is_attached(&self) -> bool {
+        self.attached
+    }
+
+    /// A call of a kernel or a delegate on these values.
+    ///
+    /// # Errors
+    /// [`TableError::Detached`].
+    pub fn call<'a>(
+        &'a mut self,
+        arguments: &'a [ValueIndex],
+        state: Option<&'a mut StepState>,
+        environment: &'a Environment,
+    ) -> Result<KernelContext<'a>, TableError> {
+        self.expect_attached()?;
+        // What the call before took.
+        self.memory.temp.reset();
+        Ok(KernelContext::new(
+            &mut self.values,
+            arguments,
+            &self.memory.temp,
+            state,
+            environment,
+            &self.views,
+        ))
+    }
+
+    /// What a kernel's `prepare` looks at.
+    pub fn prepare<'a>(
+        &'a self,
+        arguments: &'a [ValueIndex],
+        environment: &'a Environment,
+    ) -> PrepareContext<'a> {
+        PrepareContext::new(&self.values, arguments, &self.constants, environment)
+    }
+
+    fn tensor_mut(&mut self, index: ValueIndex) -> Result<&mut Tensor, TableError> {
+        self.expect_attached()?;
+        let value = self
+            .values
+            .get_mut(index.position())
+            .ok_or(TableError::NoSuchValue { index })?;
+        value
+            .as_tensor_mut()
+            .ok_or(TableError::NotATensor { index })
+    }
+
+    fn expect_attached(&self) -> Result<(), TableError> {
+        if self.attached {
+            Ok(())
+        } else {
+            Err(TableError::Detached)
+        }
+    }
+}
+
+impl fmt::Debug for ValueTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueTable")
+            .field("values", &self.values.len())
+            .field("memory", &self.memory)
+            .field("attached", &self.attached)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Something that cannot be done with a value table.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// There is no such value.
+    #[error("there is no value {index}")]
+    NoSuchValue {
+        /// The index.
+        index: ValueIndex,
+    },
+    /// The value is not a tensor.
+    #[error("value {index} is not a tensor")]
+    NotATensor {
+        /// The index.
+        index: ValueIndex,
+    },
+    /// A tensor cannot be replaced.
+    #[error("value {index} is a tensor, which cannot be replaced")]
+    IsATensor {
+        /// The index.
+        index: ValueIndex,
+    },
+    /// The tensor's memory is planned.
+    #[error("value {index} lives in planned memory, which cannot be exchanged")]
+    Planned {
+        /// The index.
+        index: ValueIndex,
+    },
+    /// Planned memory is in use by another method.
+    #[error("the planned memory is in use by another method")]
+    Detached,
+    /// Planned memory of other buffers.
+    #[error("this is not the planned memory that the method was loaded with")]
+    WrongMemory,
+    /// A tensor operation failed.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// An instruction failed.
+    #[error(transparent)]
+    Kernel(#[from] crate::KernelError),
+}
+
+impl Tensor {
+    /// A tensor of zeros on its device, with room for the bound.
+    ///
+    /// # Errors
+    /// [`TensorError::Memory`] or [`TensorError::Device`].
+    pub fn allocate(
+        meta: TensorMeta,
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<Self, TensorError> {
+        if meta.device().is_cpu() {
+            return Self::zeros(meta);
+        }
+        let mut tensor = Self::on_device(meta, registry)?;
+        tensor.zero_owned()?;
+        Ok(tensor)
+    }
+
+    /// A read-only host tensor of shared bytes, which are copied only if they are not aligned for its elements.
+    ///
+    /// # Errors
+    /// [`TensorError::Length`] if there are fewer bytes than the tensor has, [`TensorError::OnDevice`].
+    pub fn constant(meta: TensorMeta, bytes: &SharedBytes) -> Result<Self, TensorError> {
+        if !meta.device().is_cpu() {
+            return Err(TensorError::OnDevice {
+                device: meta.device(),
+            });
+        }
+        let (expected, found) = (meta.bound_nbytes(), bytes.len());
+        let bytes = bytes
+            .slice(0..expected)
+            .ok_or(TensorError::Length { expected, found })?;
+        let span = et_memory::HostSpan::of(&bytes);
+        if span.is_aligned(meta.alignment()) {
+            let owner: Arc<dyn Send + Sync> = bytes.owner();
+            // SAFETY: the span is the bytes of `owner`, which are the same from call to call and so stay alive and unchanged
+            // while it exists; nobody writes through a shared tensor.
+            return Ok(unsafe { Self::from_shared(meta, Place::Host(span), owner) });
+        }
+        let mut copy = HostBuffer::zeroed(expected as u64, meta.alignment())?;
+        // SAFETY: the buffer is new, so nothing else uses it.
+        unsafe { copy.bytes_mut() }.copy_from_slice(&bytes);
+        let place = Place::Host(copy.span());
+        // SAFETY: the place is all of the buffer, which the owner keeps alive and nobody writes any more.
+        Ok(unsafe { Self::from_shared(meta, place, Arc::new(copy)) })
+    }
+
+    /// A read-only copy of host bytes on a device.
+    ///
+    /// # Errors
+    /// [`TensorError::Length`] if there are fewer bytes than the tensor has, or the device's.
+    pub fn device_constant(
+        meta: TensorMeta,
+        bytes: &[u8],
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<Self, TensorError> {
+        let (expected, found) = (meta.bound_nbytes(), bytes.len());
+        let bytes = bytes
+            .get(..expected)
+            .ok_or(TensorError::Length { expected, found })?;
+        let device: Device = meta.device();
+        let mut buffer = DeviceMemoryBuffer::create_in(
+            registry,
+            expected as u64,
+            device,
+            et_device::Alignment::DEVICE,
+        )?;
+        buffer.write(0, bytes)?;
+        let Some(span) = buffer.span() else {
+            return Self::on_device(meta, registry);
+        };
+        // SAFETY: the place is all of the buffer, which the owner keeps alive and nobody writes any more.
+        Ok(unsafe { Self::from_shared(meta, Place::Device(device, span), Arc::new(buffer)) })
+    }
+}
+
+impl From<DeviceError> for TableError {
+    fn from(error: DeviceError) -> Self {
+        Self::Tensor(TensorError::Device(error))
+    }
+}
