@@ -9,6 +9,7 @@ mod layers;
 mod nostd;
 mod process;
 mod schema;
+mod unsafe_code;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -40,6 +41,8 @@ enum Command {
     NoStd,
     /// Build and run one small outside crate per package
     Consumers,
+    /// List all unsafe code with its reasons, or compare its amount with the committed counts
+    Unsafe(unsafe_code::Options),
     /// Run every recorded case and compare outputs and device traces
     Fixtures(fixtures::Options),
 }
@@ -62,6 +65,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Features => features::run(),
         Command::NoStd => nostd::run(),
         Command::Consumers => consumers::run(),
+        Command::Unsafe(options) => unsafe_code::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
     }
 }
