@@ -40,7 +40,7 @@ impl Row {
             dtypes: kernel
                 .dtypes()
                 .iter()
-                .map(|dtype| schema_name(dtype))
+                .map(schema_name)
                 .collect(),
             prepares: kernel.prepare().is_some(),
             origin,
