@@ -72,6 +72,16 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// What to say where no reason is given: a method's contract stands at its trait.
+    fn without_reason(self) -> &'static str {
+        match self {
+            Self::Function | Self::Trait | Self::Other => "-",
+            Self::Block | Self::Implementation => "NO REASON GIVEN",
+        }
+    }
+}
+
 /// All unsafe code of the workspace by file, generated code left out.
 fn inventory() -> Result<BTreeMap<String, Vec<Place>>> {
     let mut files = Vec::new();
@@ -258,7 +268,10 @@ fn list(inventory: &BTreeMap<String, Vec<Place>>) {
     for (file, places) in inventory {
         console::line(format_args!("{file}"));
         for place in places {
-            let reason = place.reason.as_deref().unwrap_or("NO REASON GIVEN");
+            let reason = place
+                .reason
+                .as_deref()
+                .unwrap_or(place.kind.without_reason());
             console::line(format_args!(
                 "  {:>5} {:5} {reason}",
                 place.line,
