@@ -22,19 +22,24 @@
 extern crate alloc;
 
 mod aligned_bytes;
+pub mod builder;
 mod byte_source;
 mod container;
 mod error;
 mod flat_tensor;
 mod generated;
+#[cfg(feature = "serde")]
+mod json;
 mod list;
 mod number;
+pub mod owned;
 mod problem;
 mod program;
 mod scalar_type;
 mod structure;
 mod validate;
 mod view;
+pub mod write;
 
 // The generated files name each other from the crate's root.
 use generated::scalar_type_generated;
@@ -56,5 +61,5 @@ pub use view::{
     Allocation, BufferDeviceView, ChainView, CompileSpecView, ConstantView, DelegateView, Dynamism,
     FrameView, InstructionView, NamedDataView, OperatorView, PlanView, Processed, ProgramView,
     SegmentView, SubsegmentView, TensorLocation, TensorView, ValueKind, ValueView, checked_nbytes,
-    checked_numel,
+    checked_numel, device_type_name,
 };

@@ -97,6 +97,8 @@ pub enum Rule {
     DeviceIndex,
     /// Sizes that describe the same data agree.
     SizeMismatch,
+    /// A table has no fields beyond those of our schema.
+    NewerField,
 }
 
 impl Rule {
@@ -121,6 +123,7 @@ impl Rule {
             Self::DeviceMismatch => "device_mismatch",
             Self::DeviceIndex => "device_index",
             Self::SizeMismatch => "size_mismatch",
+            Self::NewerField => "newer_field",
         }
     }
 }

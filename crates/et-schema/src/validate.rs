@@ -13,10 +13,12 @@ mod sink;
 mod values;
 
 pub(crate) use flat_tensor::flat_tensor;
-pub(crate) use sink::{Collect, FirstError};
+pub(crate) use sink::{Collect, FirstError, FirstOf};
 
 use alloc::string::String;
 use core::fmt::Display;
+
+use flatbuffers::Table;
 
 use crate::container::FileKind;
 use crate::problem::{Problem, Rule, Severity};
@@ -29,6 +31,7 @@ pub(crate) fn program<S: Sink>(program: &ProgramView<'_>, sink: &mut S) -> Resul
         file: FileKind::Program,
         sink,
     };
+    check.newer(&program.table()._tab, 8, &Path::field("program"))?;
     check.version(program.version())?;
     data::program(program, &mut check)?;
     plan::plans(program, &mut check)
@@ -73,6 +76,27 @@ impl<S: Sink> Check<'_, S> {
         self.report(Severity::Warning, rule, path, found, expected)
     }
 
+    /// Fields that a table has beyond the `known` ones of our schema.
+    fn newer(&mut self, table: &Table<'_>, known: usize, path: &Path<'_>) -> Result<(), S::Stop> {
+        if !S::NEWER_FIELDS {
+            return Ok(());
+        }
+        let fields = table.vtable();
+        // A field list may end before its own two sizes; counting its fields would then wrap.
+        if fields.num_bytes() < 4 {
+            return Ok(());
+        }
+        let present = (known..fields.num_fields()).find(|field| fields.get_field(*field) != 0);
+        let Some(field) = present else { return Ok(()) };
+        let found = format_args!("field number {field}");
+        self.warn(
+            Rule::NewerField,
+            path,
+            found,
+            format_args!("{known} fields at most"),
+        )
+    }
+
     fn missing(&mut self, path: &Path<'_>, expected: &str) -> Result<(), S::Stop> {
         self.error(Rule::Missing, path, "absent", expected)
     }
@@ -106,7 +130,7 @@ impl<S: Sink> Check<'_, S> {
         expected: impl Display,
     ) -> Result<(), S::Stop> {
         let file = self.file;
-        self.sink.report(severity, || Problem {
+        self.sink.report(severity, rule, || Problem {
             file,
             rule,
             severity,

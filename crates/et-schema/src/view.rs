@@ -20,7 +20,7 @@ pub use plan::{
 pub use program::{ConstantView, NamedDataView, ProgramView, SegmentView, SubsegmentView};
 pub use value::{
     Allocation, Dynamism, TensorLocation, TensorView, ValueKind, ValueView, checked_nbytes,
-    checked_numel,
+    checked_numel, device_type_name,
 };
 
 use crate::list::{Item, List};

@@ -18,6 +18,7 @@ pub(super) fn program<S: Sink>(
         .segments()
         .map(|segment| (segment.offset, segment.size));
     check.segments(segments, program.layout())?;
+    check.newer_in_data(root)?;
     check.constants(program)?;
     check.mutable_data(root)?;
     let names = tables(root.named_data()).map(|entry| (entry.key(), entry.segment_index()));
@@ -25,6 +26,29 @@ pub(super) fn program<S: Sink>(
 }
 
 impl<S: Sink> Check<'_, S> {
+    fn newer_in_data(&mut self, root: pte::Program<'_>) -> Result<(), S::Stop> {
+        if !S::NEWER_FIELDS {
+            return Ok(());
+        }
+        for (index, table) in tables(root.segments()).enumerate() {
+            self.newer(&table._tab, 2, &Path::field("segments").at(index))?;
+        }
+        for (index, table) in tables(root.constant_buffer()).enumerate() {
+            self.newer(&table._tab, 1, &Path::field("constant_buffer").at(index))?;
+        }
+        for (index, table) in tables(root.backend_delegate_data()).enumerate() {
+            self.newer(
+                &table._tab,
+                1,
+                &Path::field("backend_delegate_data").at(index),
+            )?;
+        }
+        for (index, table) in tables(root.named_data()).enumerate() {
+            self.newer(&table._tab, 2, &Path::field("named_data").at(index))?;
+        }
+        Ok(())
+    }
+
     /// Each segment lies in the file's segment data, and no two overlap.
     pub(super) fn segments(
         &mut self,
@@ -98,6 +122,7 @@ impl<S: Sink> Check<'_, S> {
         table: pte::SubsegmentOffsets<'_>,
         path: &Path<'_>,
     ) -> Result<(), S::Stop> {
+        self.newer(&table._tab, 2, path)?;
         let Some(offsets) = table.offsets().filter(|offsets| offsets.len() > 1) else {
             return Ok(());
         };

@@ -15,6 +15,7 @@ pub(crate) fn flat_tensor<S: Sink>(view: &FlatTensorView<'_>, sink: &mut S) -> R
         sink,
     };
     let root = view.table();
+    check.newer(&root._tab, 3, &Path::field("flat_tensor"))?;
     check.version(root.version())?;
     let segments = view
         .segments()
@@ -23,12 +24,17 @@ pub(crate) fn flat_tensor<S: Sink>(view: &FlatTensorView<'_>, sink: &mut S) -> R
     let names = tables(root.named_data()).map(|entry| (entry.key(), entry.segment_index()));
     check.names(names, view.segments().len())?;
     let list = Path::field("named_data");
+    for (index, segment) in tables(root.segments()).enumerate() {
+        check.newer(&segment._tab, 2, &Path::field("segments").at(index))?;
+    }
     for (index, entry) in tables(root.named_data()).enumerate() {
+        check.newer(&entry._tab, 3, &list.at(index))?;
         let Some(layout) = entry.tensor_layout() else {
             continue;
         };
         let entry_path = list.at(index);
         let path = entry_path.dot("tensor_layout");
+        check.newer(&layout._tab, 3, &path)?;
         let shape = Shape {
             scalar_type_code: layout.scalar_type().0,
             sizes: layout.sizes().map(|sizes| numbers(Some(sizes))),

@@ -33,6 +33,7 @@ impl<S: Sink> Check<'_, S> {
         path: &Path<'_>,
     ) -> Result<(), S::Stop> {
         let chain = ChainView::new(table);
+        self.newer(&table._tab, 4, path)?;
         self.value_indices(plan, chain.inputs(), &path.dot("inputs"))?;
         self.value_indices(plan, chain.outputs(), &path.dot("outputs"))?;
         let list = path.dot("instructions");
@@ -42,6 +43,7 @@ impl<S: Sink> Check<'_, S> {
         for (index, instruction) in tables(table.instructions()).enumerate() {
             self.instruction(plan, chain.num_instructions(), instruction, &list.at(index))?;
         }
+        self.newer_in_frames(table, &path.dot("stacktrace"))?;
         let frames = tables(table.stacktrace()).len();
         if table.stacktrace().is_some() && frames != chain.num_instructions() {
             let expected = format_args!("{}, one per instruction", chain.num_instructions());
@@ -55,6 +57,20 @@ impl<S: Sink> Check<'_, S> {
         Ok(())
     }
 
+    fn newer_in_frames(&mut self, table: pte::Chain<'_>, path: &Path<'_>) -> Result<(), S::Stop> {
+        if !S::NEWER_FIELDS {
+            return Ok(());
+        }
+        for (index, list) in tables(table.stacktrace()).enumerate() {
+            let path = path.at(index);
+            self.newer(&list._tab, 1, &path)?;
+            for (index, frame) in tables(list.items()).enumerate() {
+                self.newer(&frame._tab, 4, &path.dot("items").at(index))?;
+            }
+        }
+        Ok(())
+    }
+
     fn instruction(
         &mut self,
         plan: &Plan<'_>,
@@ -62,7 +78,20 @@ impl<S: Sink> Check<'_, S> {
         table: pte::Instruction<'_>,
         path: &Path<'_>,
     ) -> Result<(), S::Stop> {
-        match InstructionView::new(table) {
+        self.newer(&table._tab, 2, path)?;
+        let instruction = InstructionView::new(table);
+        // Structural verification does not look into unions of unknown type: do not touch those.
+        let known = match instruction {
+            InstructionView::Unknown(_) => None,
+            InstructionView::Free { .. } => Some(1),
+            _ => Some(2),
+        };
+        if let Some(known) = known
+            && let Some(args) = table.instr_args()
+        {
+            self.newer(&args, known, path)?;
+        }
+        match instruction {
             InstructionView::Kernel { op, args } => {
                 let path = path.dot("KernelCall");
                 let len = tables(plan.view.table().operators()).len();

@@ -69,6 +69,10 @@ impl<S: Sink> Check<'_, S> {
         path: &Path<'_>,
     ) -> Result<(), S::Stop> {
         let table = view.table();
+        self.newer(&table._tab, 10, path)?;
+        if let Some(meta) = table.container_meta_type() {
+            self.newer(&meta._tab, 2, &path.dot("container_meta_type"))?;
+        }
         if table.name().is_none() {
             self.missing(&path.dot("name"), "the method's name")?;
         }
@@ -129,6 +133,7 @@ impl<S: Sink> Check<'_, S> {
         let mut listed = Bits::new(num_buffers);
         for (index, entry) in tables(view.table().non_const_buffer_device()).enumerate() {
             let path = list.at(index);
+            self.newer(&entry._tab, 3, &path)?;
             let device = (entry.device_type().0, entry.device_index());
             self.device(&path, device)?;
             let buffer_path = path.dot("buffer_idx");
@@ -284,6 +289,7 @@ impl<S: Sink> Check<'_, S> {
     fn operators(&mut self, table: pte::ExecutionPlan<'_>, path: &Path<'_>) -> Result<(), S::Stop> {
         let list = path.dot("operators");
         for (index, operator) in tables(table.operators()).enumerate() {
+            self.newer(&operator._tab, 2, &list.at(index))?;
             if operator.name().is_none_or(str::is_empty) {
                 self.missing(&list.at(index).dot("name"), "the operator's name")?;
             }
@@ -300,12 +306,14 @@ impl<S: Sink> Check<'_, S> {
         let list = path.dot("delegates");
         for (index, delegate) in tables(table.delegates()).enumerate() {
             let path = list.at(index);
+            self.newer(&delegate._tab, 3, &path)?;
             if delegate.id().is_none_or(str::is_empty) {
                 self.missing(&path.dot("id"), "the backend's name")?;
             }
             self.processed(program, delegate, &path.dot("processed"))?;
             let specs = path.dot("compile_specs");
             for (index, spec) in tables(delegate.compile_specs()).enumerate() {
+                self.newer(&spec._tab, 2, &specs.at(index))?;
                 if spec.key().is_none() {
                     self.missing(&specs.at(index).dot("key"), "the option's name")?;
                 }
@@ -326,6 +334,7 @@ impl<S: Sink> Check<'_, S> {
         let Some(reference) = delegate.processed() else {
             return self.missing(path, "where the delegate's data is");
         };
+        self.newer(&reference._tab, 2, path)?;
         let (len, of) = match reference.location() {
             pte::DataLocation::INLINE => {
                 (program.num_inline_delegate_data(), "backend_delegate_data")

@@ -3,17 +3,21 @@
 use core::convert::Infallible;
 use core::fmt;
 
-use crate::problem::{Problem, Problems, Severity};
+use crate::problem::{Problem, Problems, Rule, Severity};
 
 /// Takes findings. Texts are made only if the sink wants them.
 pub(crate) trait Sink {
     /// What ends the walk.
     type Stop;
 
+    /// Whether to look for fields that this version does not know. Loading does not care.
+    const NEWER_FIELDS: bool;
+
     /// Takes one finding; an error ends the walk.
     fn report(
         &mut self,
         severity: Severity,
+        rule: Rule,
         problem: impl FnOnce() -> Problem,
     ) -> Result<(), Self::Stop>;
 }
@@ -23,15 +27,38 @@ pub(crate) struct FirstError;
 
 impl Sink for FirstError {
     type Stop = Problem;
+    const NEWER_FIELDS: bool = false;
 
     fn report(
         &mut self,
         severity: Severity,
+        _: Rule,
         problem: impl FnOnce() -> Problem,
     ) -> Result<(), Problem> {
         match severity {
             Severity::Error => Err(problem()),
             Severity::Warning => Ok(()),
+        }
+    }
+}
+
+/// Ends the walk at the first finding of one rule, whatever its severity.
+pub(crate) struct FirstOf(pub(crate) Rule);
+
+impl Sink for FirstOf {
+    type Stop = Problem;
+    const NEWER_FIELDS: bool = true;
+
+    fn report(
+        &mut self,
+        _: Severity,
+        rule: Rule,
+        problem: impl FnOnce() -> Problem,
+    ) -> Result<(), Problem> {
+        if rule == self.0 {
+            Err(problem())
+        } else {
+            Ok(())
         }
     }
 }
@@ -44,10 +71,12 @@ pub(crate) struct Collect {
 
 impl Sink for Collect {
     type Stop = Infallible;
+    const NEWER_FIELDS: bool = true;
 
     fn report(
         &mut self,
         severity: Severity,
+        _: Rule,
         problem: impl FnOnce() -> Problem,
     ) -> Result<(), Infallible> {
         self.problems.add(severity, problem);

@@ -29,7 +29,13 @@ impl<S: Sink> Check<'_, S> {
         path: &Path<'_>,
     ) -> Result<(), S::Stop> {
         let value = ValueView::new(table);
+        self.newer(&table._tab, 2, path)?;
         let path = path.dot(value.kind().name());
+        if let Some(known) = known_fields(value.kind())
+            && let Some(contents) = table.val()
+        {
+            self.newer(&contents, known, &path)?;
+        }
         match value {
             ValueView::None | ValueView::Int(_) | ValueView::Bool(_) | ValueView::Double(_) => {
                 Ok(())
@@ -251,6 +257,7 @@ impl<S: Sink> Check<'_, S> {
             return Ok(());
         };
         let path = path.dot("extra_tensor_info");
+        self.newer(&extra._tab, 5, &path)?;
         let location = extra.location().0;
         if TensorLocation::from_code(location).is_none() {
             let expected = "0 (segment) or 1 (external)";
@@ -316,6 +323,9 @@ impl<S: Sink> Check<'_, S> {
         path: &Path<'_>,
     ) -> Result<(), S::Stop> {
         let path = path.dot("allocation_info");
+        if let Some(info) = tensor.table().allocation_info() {
+            self.newer(&info._tab, 3, &path)?;
+        }
         let id_path = path.dot("memory_id");
         let sizes = plan.view.buffer_sizes();
         let memory_id = allocation.memory_id;
@@ -398,6 +408,17 @@ impl<S: Sink> Check<'_, S> {
         } else {
             self.warn(Rule::DeviceMismatch, path, found, expected)
         }
+    }
+}
+
+/// How many fields the table of such a value has. Structural verification does not look into unions
+/// of unknown type, so those must not be touched.
+fn known_fields(kind: ValueKind) -> Option<usize> {
+    match kind {
+        ValueKind::None => Some(0),
+        ValueKind::Tensor => Some(10),
+        ValueKind::Unknown => None,
+        _ => Some(1),
     }
 }
 

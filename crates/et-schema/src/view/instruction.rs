@@ -14,6 +14,10 @@ impl<'a> ChainView<'a> {
         Self(table)
     }
 
+    pub(crate) fn table(&self) -> pte::Chain<'a> {
+        self.0
+    }
+
     /// Values that the chain reads; exporters leave this empty.
     pub fn inputs(&self) -> List<'a, u32> {
         numbers(self.0.inputs())

@@ -236,6 +236,11 @@ pub struct Allocation {
     pub offset: u64,
 }
 
+/// The schema's name of a device type, if it has one.
+pub fn device_type_name(device_type: i8) -> Option<&'static str> {
+    pte::DeviceType(device_type).variant_name()
+}
+
 /// A tensor, as the file has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TensorView<'a>(pte::Tensor<'a>);
