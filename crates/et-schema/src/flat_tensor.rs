@@ -224,7 +224,12 @@ pub struct TensorLayoutView<'a>(ptd::TensorLayout<'a>);
 impl<'a> TensorLayoutView<'a> {
     /// The element type; `None` if this version does not know it (never in a verified file).
     pub fn scalar_type(&self) -> Option<ScalarType> {
-        ScalarType::from_code(self.0.scalar_type().0)
+        ScalarType::from_code(self.scalar_type_code())
+    }
+
+    /// The format's number of the element type.
+    pub fn scalar_type_code(&self) -> i8 {
+        self.0.scalar_type().0
     }
 
     /// Length of each dimension, in logical order.

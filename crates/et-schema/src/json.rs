@@ -119,3 +119,7 @@ impl Serialize for AllocationDetails {
         map.end()
     }
 }
+
+pub(crate) fn number<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+    Number(*value).serialize(to)
+}

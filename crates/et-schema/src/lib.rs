@@ -37,6 +37,7 @@ mod problem;
 mod program;
 mod scalar_type;
 mod structure;
+pub mod summary;
 mod validate;
 mod view;
 pub mod write;

@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod corpus;
+#[cfg(feature = "serde")]
+mod json;
 mod round_trip;

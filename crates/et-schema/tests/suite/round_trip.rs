@@ -189,7 +189,7 @@ fn built_tensor_data_is_valid_and_aligned() {
                 .segment_range(entry.segment_index)
                 .unwrap()
                 .unwrap();
-            assert!(range.is_empty() || range.start % u64::from(alignment) == 0);
+            assert!(range.is_empty() || range.start.is_multiple_of(u64::from(alignment)));
         }
     }
 }
