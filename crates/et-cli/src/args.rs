@@ -46,6 +46,9 @@ pub(crate) struct InspectArgs {
     /// The program (.pte), or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Print the whole FlatBuffer as JSON, with the field names of the schema
+    #[arg(long)]
+    pub(crate) program: bool,
     #[command(flatten)]
     pub(crate) json: JsonArg,
 }

@@ -35,7 +35,16 @@ fn main() -> ExitCode {
 /// Runs a command: the format of its document, whether one is wanted, and the result.
 fn run(command: &Command) -> (&'static str, bool, Result<Report, Failure>) {
     match command {
-        Command::Inspect(args) => ("et-inspect", args.json.json, command::inspect::run(args)),
+        Command::Inspect(args) => {
+            // What `--program` prints is a document already; a failure of it is one too.
+            let outcome = command::inspect::run(args);
+            let json = args.json.json || args.program && outcome.is_err();
+            (
+                "et-inspect",
+                json && !(args.program && outcome.is_ok()),
+                outcome,
+            )
+        }
         Command::Verify(args) => ("et-verify", args.json.json, command::verify::run(args)),
         Command::Devices(args) => ("et-devices", args.json, command::devices::run()),
         Command::Ops(args) => ("et-ops", args.json, command::ops::run()),

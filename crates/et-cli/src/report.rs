@@ -34,9 +34,14 @@ impl Report {
         if let Some(error) = error {
             document.insert("error".into(), error);
         }
-        let text = serde_json::to_string_pretty(&document);
-        text.expect("invariant: a JSON value has string keys only") + "\n"
+        pretty(&document.into())
     }
+}
+
+/// A JSON document with a newline behind it.
+pub(crate) fn pretty(document: &Value) -> String {
+    let text = serde_json::to_string_pretty(document);
+    text.expect("invariant: a JSON value has string keys only") + "\n"
 }
 
 #[cfg(test)]

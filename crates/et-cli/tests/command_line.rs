@@ -10,7 +10,7 @@ fn et(arguments: &[&str]) -> Output {
         .current_dir(fixtures())
         .stdin(Stdio::null())
         .output()
-        .unwrap()
+        .expect("`et` starts")
 }
 
 fn fixtures() -> PathBuf {
@@ -18,12 +18,12 @@ fn fixtures() -> PathBuf {
 }
 
 fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
+    std::str::from_utf8(bytes).expect("UTF-8")
 }
 
 /// The only document on stdout.
 fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap()
+    serde_json::from_slice(&output.stdout).expect("one JSON document")
 }
 
 #[track_caller]
@@ -100,6 +100,41 @@ fn documents_say_what_they_are() {
             (&format.into(), &1.into())
         );
         assert!(document.get("error").is_none());
+    }
+}
+
+#[test]
+fn the_whole_flatbuffer_is_printed_with_the_schemas_names() {
+    let output = et(&["inspect", "--program", "dev_single_add/model.pte"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let recorded = fixtures().join("dev_single_add/program.json");
+    let recorded: Value = serde_json::from_slice(&std::fs::read(recorded).unwrap()).unwrap();
+    let document = document(&output);
+    for field in ["execution_plan", "segments", "constant_segment", "version"] {
+        assert!(
+            contains(&document[field], &recorded[field]),
+            "{field}: {}",
+            document[field]
+        );
+    }
+    check_failure(&["inspect", "--program", "add/meta.json"], 1, "");
+}
+
+/// Whether a document has everything that was recorded; hashes of blobs are not in it.
+fn contains(found: &Value, recorded: &Value) -> bool {
+    match recorded {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(key, _)| *key != "sha256")
+            .all(|(key, v)| contains(&found[key], v)),
+        Value::Array(items) => {
+            found.as_array().map_or(0, Vec::len) == items.len()
+                && items
+                    .iter()
+                    .enumerate()
+                    .all(|(index, item)| contains(&found[index], item))
+        }
+        _ => found == recorded,
     }
 }
 

@@ -6,16 +6,36 @@ use super::verify::{problem_table, problems_json};
 use crate::args::InspectArgs;
 use crate::failure::Failure;
 use crate::render::{self, Section};
-use crate::report::Report;
+use crate::report::{Report, pretty};
 use crate::source::Source;
 use crate::survey::Survey;
-use et_schema::{ParsedProgram, PlanView, Problems, Processed, ProgramView};
-use serde_json::Value as Json;
+use et_schema::{
+    ParsedProgram, PlanView, Problems, Processed, ProgramView, VerifiedProgram, owned,
+};
+use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
 /// Shows a program; a failure if it is not valid, with all that could be read.
 pub(crate) fn run(args: &InspectArgs) -> Result<Report, Failure> {
-    inspect(&Source::open(&args.file)?)
+    let source = Source::open(&args.file)?;
+    if args.program {
+        dump(&source)
+    } else {
+        inspect(&source)
+    }
+}
+
+/// The FlatBuffer as JSON; only of a valid program, since nothing else has all fields.
+fn dump(source: &Source) -> Result<Report, Failure> {
+    let program = VerifiedProgram::read(source).map_err(|error| source.refused(&error))?;
+    let mut document = json!({"format": "et-program"});
+    let fields = serde_json::to_value(owned::Program::without_newer_fields(&program))
+        .expect("invariant: the program's keys are field names");
+    if let (Some(document), Json::Object(fields)) = (document.as_object_mut(), fields) {
+        // The version here is the schema's own field.
+        document.extend(fields);
+    }
+    Ok(Report::text(pretty(&document)))
 }
 
 fn inspect(source: &Source) -> Result<Report, Failure> {

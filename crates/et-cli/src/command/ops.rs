@@ -37,11 +37,7 @@ impl Row {
         Self {
             name: name.into(),
             overload: overload.into(),
-            dtypes: kernel
-                .dtypes()
-                .iter()
-                .map(schema_name)
-                .collect(),
+            dtypes: kernel.dtypes().iter().map(schema_name).collect(),
             prepares: kernel.prepare().is_some(),
             origin,
         }
