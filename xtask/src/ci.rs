@@ -55,7 +55,9 @@ fn full(log: &mut StepLog) -> Result<()> {
     log.step("docs", docs)?;
     log.step("no-std", nostd::run)?;
     log.step("features", features::run)?;
-    log.step("consumers", consumers::run)?;
+    log.step("consumers", || {
+        consumers::run(&consumers::Options::default())
+    })?;
     log.step("fixtures", || fixtures::run(&fixtures::Options::bundled()))
 }
 

@@ -37,6 +37,7 @@ macro_rules! consumer {
 const CONSUMERS: &[Consumer] = &[
     consumer!("et-schema", beside & []),
     consumer!("et-device", beside & []),
+    consumer!("et-sim", beside & ["et-device"]),
     consumer!("et-memory", beside & ["et-device"]),
     consumer!("et-kernel", beside & []),
     consumer!("et-cuda", beside & ["et-device"], features & ["cuda-13000"]),
@@ -45,15 +46,28 @@ const CONSUMERS: &[Consumer] = &[
 /// Packages that nobody depends on.
 const PROGRAMS: &[&str] = &["et-cli", "et-tests", "et-benches", "fakecuda", "xtask"];
 
+/// Which consumers.
+#[derive(Default, clap::Args)]
+pub(crate) struct Options {
+    /// Only that of this package
+    package: Option<String>,
+}
+
 /// Builds and runs each consumer twice.
-pub(crate) fn run() -> Result<()> {
-    for name in workspace::packages()?.keys() {
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let wanted = |name: &str| {
+        options
+            .package
+            .as_deref()
+            .is_none_or(|package| package == name)
+    };
+    for name in workspace::packages()?.keys().filter(|name| wanted(name)) {
         let known = CONSUMERS.iter().any(|consumer| consumer.package == name);
         if !known && !PROGRAMS.contains(&name.as_str()) {
             bail!("{name} has no consumer: add xtask/consumers/{name}.rs");
         }
     }
-    for consumer in CONSUMERS {
+    for consumer in CONSUMERS.iter().filter(|consumer| wanted(consumer.package)) {
         for defaults in [true, false] {
             let folder = generate(consumer, defaults)?;
             let mut command = process::cargo();
@@ -64,10 +78,7 @@ pub(crate) fn run() -> Result<()> {
             process::run(&mut command)?;
         }
     }
-    console::line(format_args!(
-        "consumers: {} packages are usable alone",
-        CONSUMERS.len()
-    ));
+    console::line(format_args!("consumers: usable alone"));
     Ok(())
 }
 

@@ -40,7 +40,7 @@ enum Command {
     /// Build the lower crates against a sysroot that has no `std`
     NoStd,
     /// Build and run one small outside crate per package
-    Consumers,
+    Consumers(consumers::Options),
     /// List all unsafe code with its reasons, or compare its amount with the committed counts
     Unsafe(unsafe_code::Options),
     /// Run every recorded case and compare outputs and device traces
@@ -64,7 +64,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Layers => layers::run(),
         Command::Features => features::run(),
         Command::NoStd => nostd::run(),
-        Command::Consumers => consumers::run(),
+        Command::Consumers(options) => consumers::run(&options),
         Command::Unsafe(options) => unsafe_code::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
     }
