@@ -105,6 +105,23 @@ impl ValueTable {
         }
     }
 
+    /// Says that the value added last is not the same in every run, though its bytes are.
+    pub fn mark_changing(&mut self) {
+        if let Some(last) = self.constants.last_mut() {
+            *last = false;
+        }
+    }
+
+    /// Adds a read-only tensor over the bytes of another one.
+    ///
+    /// # Errors
+    /// [`TableError::Tensor`] if that one is not read-only, is on another device, or has fewer bytes.
+    pub fn push_alias(&mut self, meta: TensorMeta, of: ValueIndex) -> Result<(), TableError> {
+        let tensor = self.tensor(of)?.share_constant(meta)?;
+        self.push_owned(tensor);
+        Ok(())
+    }
+
     /// Adds a tensor without memory. It gets some from [`allocate_missing`](Self::allocate_missing) or
     /// [`exchange_memory`](Self::exchange_memory).
     pub fn push_without_memory(&mut self, meta: TensorMeta) {
@@ -541,6 +558,24 @@ impl Tensor {
         let place = Place::Host(copy.span());
         // SAFETY: the place is all of the buffer, which the owner keeps alive and nobody writes any more.
         Ok(unsafe { Self::from_shared(meta, place, Arc::new(copy)) })
+    }
+
+    /// Another read-only tensor over the same bytes.
+    ///
+    /// # Errors
+    /// [`TensorError::Unlike`] if this one is not read-only, is on another device, or has fewer bytes.
+    fn share_constant(&self, meta: TensorMeta) -> Result<Self, TensorError> {
+        let fits = |place: &Place| {
+            place.device() == meta.device() && place.nbytes() >= meta.bound_nbytes() as u64
+        };
+        match (self.place().filter(fits), self.shared_owner()) {
+            // SAFETY: the owner keeps the place alive and unchanged, and it has room for the tensor.
+            (Some(place), Some(owner)) => Ok(unsafe { Self::from_shared(meta, place, owner) }),
+            _ => Err(TensorError::Unlike {
+                from: Box::new(self.meta().clone()),
+                to: Box::new(meta),
+            }),
+        }
     }
 
     /// A read-only copy of host bytes on a device.

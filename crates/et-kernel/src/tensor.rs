@@ -241,6 +241,37 @@ impl Tensor {
         Ok(copy)
     }
 
+    /// The same elements on the host, laid out in `dim_order`.
+    ///
+    /// # Errors
+    /// [`TensorError::Shape`] if that is no order of the tensor's dimensions, or as [`bytes`](Self::bytes).
+    pub fn in_dim_order(&self, dim_order: &[u8]) -> Result<Self, TensorError> {
+        let meta = TensorMeta::new(self.dtype(), self.sizes(), dim_order)?;
+        let from = self.bytes()?;
+        let mut copy = Self::zeros(meta)?;
+        let (width, strides) = (self.dtype().nbytes(), copy.meta.strides().to_vec());
+        let to = copy.bytes_mut()?.0;
+        // Walks the elements of `self` in memory order, counting along its innermost dimension fastest.
+        let mut index = vec![0usize; self.sizes().len()];
+        for element in from.chunks_exact(width) {
+            let at: usize = index
+                .iter()
+                .zip(&strides)
+                .map(|(i, stride)| i * stride * width)
+                .sum();
+            to[at..at + width].copy_from_slice(element);
+            for &dim in self.meta.dim_order().iter().rev() {
+                let dim = usize::from(dim);
+                index[dim] += 1;
+                if index[dim] < self.sizes()[dim] {
+                    break;
+                }
+                index[dim] = 0;
+            }
+        }
+        Ok(copy)
+    }
+
     /// Copies this tensor's bytes to `target`, wherever the two are. The shapes and element types must be equal.
     ///
     /// # Errors

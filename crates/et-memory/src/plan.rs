@@ -60,6 +60,32 @@ impl MemoryPlan {
         &self.buffers
     }
 
+    /// A plan that can serve both: as many buffers as the longer, each as large and as aligned as either wants. Where the two
+    /// want different devices for a buffer, this one's stays; see [`covers`](Self::covers).
+    #[must_use]
+    pub fn merge(mut self, other: &Self) -> Self {
+        for (ours, theirs) in self.buffers.iter_mut().zip(&other.buffers) {
+            if ours.device == theirs.device {
+                ours.nbytes = ours.nbytes.max(theirs.nbytes);
+                ours.alignment = ours.alignment.max(theirs.alignment);
+            }
+        }
+        self.buffers
+            .extend(other.buffers.iter().skip(self.buffers.len()).copied());
+        self
+    }
+
+    /// Whether buffers made for this plan can be used for `other`.
+    pub fn covers(&self, other: &Self) -> bool {
+        let fits = |(ours, theirs): (&BufferSpec, &BufferSpec)| {
+            ours.device == theirs.device
+                && ours.nbytes >= theirs.nbytes
+                && ours.alignment >= theirs.alignment
+        };
+        self.buffers.len() >= other.buffers.len()
+            && self.buffers.iter().zip(&other.buffers).all(fits)
+    }
+
     /// The devices used, each once, in order of first use, with the bytes needed there (saturating).
     pub fn needed_per_device(&self) -> Vec<(Device, u64)> {
         let mut needed: Vec<(Device, u64)> = Vec::new();

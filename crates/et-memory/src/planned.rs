@@ -109,18 +109,26 @@ impl PlannedMemory {
     /// Uses buffers of the caller's for `plan`.
     ///
     /// # Errors
-    /// [`MemoryError::WrongBufferCount`] or [`MemoryError::WrongBuffer`] if they do not fit it.
+    /// As [`check`](Self::check).
     pub fn from_buffers(
         plan: &MemoryPlan,
         buffers: Vec<PlannedBuffer>,
     ) -> Result<Self, MemoryError> {
-        if buffers.len() != plan.buffers().len() {
-            return Err(MemoryError::WrongBufferCount {
-                planned: plan.buffers().len(),
-                found: buffers.len(),
-            });
+        let memory = Self { buffers };
+        memory.check(plan)?;
+        Ok(memory)
+    }
+
+    /// Whether these buffers can be used for `plan`: at least as many, on the same devices, each large enough and aligned.
+    ///
+    /// # Errors
+    /// [`MemoryError::WrongBufferCount`] or [`MemoryError::WrongBuffer`] if not.
+    pub fn check(&self, plan: &MemoryPlan) -> Result<(), MemoryError> {
+        let (planned, found) = (plan.buffers().len(), self.buffers.len());
+        if found < planned {
+            return Err(MemoryError::WrongBufferCount { planned, found });
         }
-        for (memory_id, (spec, buffer)) in (1..).zip(plan.buffers().iter().zip(&buffers)) {
+        for (memory_id, (spec, buffer)) in (1..).zip(plan.buffers().iter().zip(&self.buffers)) {
             let aligned = buffer
                 .place()
                 .is_none_or(|place| place.is_aligned(spec.alignment));
@@ -134,7 +142,7 @@ impl PlannedMemory {
                 });
             }
         }
-        Ok(Self { buffers })
+        Ok(())
     }
 
     /// The buffers; entry 0 is memory id 1.

@@ -1,1 +1,38 @@
-//! Loads and runs ExecuTorch programs with planned memory on any device
+//! Loads and runs ExecuTorch programs with planned memory on any device.
+//!
+//! - [`Program`] is a verified file, shared by everything made from it; [`MethodMeta`] tells what a method needs before it
+//!   is loaded.
+//! - [`Method`] is one loaded method: its values, its planned memory (each buffer on its device), its resolved instructions.
+//! - [`Module`] is a program with its loaded methods and data files: the usual way in.
+//! - [`NestedProgramBackend`] runs delegates whose blob is itself a program.
+//!
+//! The crate meets devices only through the registry of its [`Environment`](et_kernel::Environment), and operators only
+//! through its kernels: link `et-ops` for the portable ones, and `et-cuda` (or any other allocator) for devices.
+#![deny(unsafe_code)]
+
+mod data;
+mod error;
+mod load;
+mod meta;
+mod method;
+mod module;
+mod nested;
+mod program;
+mod run;
+mod source;
+mod step;
+mod value;
+
+pub use data::{DataFile, DataFiles};
+pub use error::{Error, ErrorKind, Place};
+pub use load::LoadOptions;
+pub use meta::{MethodMeta, TensorInfo, ValueInfo};
+pub use method::Method;
+pub use module::{Module, ModuleOptions};
+pub use nested::NestedProgramBackend;
+pub use program::Program;
+pub use source::{DataSource, FileSource, MemorySource};
+pub use value::Value;
+
+// The device-generic copies belong to every program that was planned for a device.
+et_kernel::link_kernels!("et-module", et_kernel::COPY_KERNELS);

@@ -1,0 +1,414 @@
+//! The one error of this crate: what went wrong, and where.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use et_device::DeviceError;
+use et_kernel::{
+    BackendError, DuplicateName, KernelError, NamedDataError, TableError, TensorError,
+};
+use et_memory::MemoryError;
+use et_schema::{ContainerError, OutOfMemory, ReadError, SourceError};
+
+/// A program could not be loaded or run.
+///
+/// The text names the place (file, method, instruction) and the problem; [`source`](StdError::source) is the cause behind
+/// that, if there is one. [`id`](Error::id) is stable; [`code`](Error::code) is the C++ runtime's number.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    place: Place,
+}
+
+/// Where something went wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Place {
+    /// The file, if it is known.
+    pub file: Option<PathBuf>,
+    /// The method.
+    pub method: Option<String>,
+    /// The instruction, counted from 0 in its chain.
+    pub instruction: Option<usize>,
+    /// The operator or backend.
+    pub name: Option<String>,
+    /// The value's place in the method's table.
+    pub value: Option<u32>,
+}
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The file is damaged, or not a program.
+    #[error("the file is not a valid program")]
+    Read(#[source] ReadError),
+    /// Bytes could not be read.
+    #[error("cannot read the file's data")]
+    Source(#[source] SourceError),
+    /// The file could not be opened.
+    #[error("cannot open the file")]
+    Open(#[source] std::io::Error),
+    /// The program has no such method.
+    #[error("there is no method `{name}`; the program has {}", list(available))]
+    NoSuchMethod {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        available: Vec<String>,
+    },
+    /// Operators have no kernel here.
+    #[error("{} not available: {}", count(names.len(), "operator is", "operators are"), list(names))]
+    MissingOperators {
+        /// The operators, each once.
+        names: Vec<String>,
+    },
+    /// A delegate's backend is not here.
+    #[error(
+        "the backend `{id}` is not available; this build has {}",
+        list(available)
+    )]
+    MissingBackend {
+        /// The id asked for.
+        id: String,
+        /// The ids there are.
+        available: Vec<String>,
+    },
+    /// A delegate could not be initialised.
+    #[error("the delegate could not be initialised")]
+    Backend(#[source] BackendError),
+    /// Tensors that are kept outside of the program are not in any data file given.
+    #[error("{} not in any data file given: {}", count(names.len(), "tensor is", "tensors are"), list(names))]
+    MissingData {
+        /// The names, each once.
+        names: Vec<String>,
+    },
+    /// A tensor in a data file is not what the program expects.
+    #[error("the data named `{name}` is {found}, and the program expects {expected}")]
+    WrongData {
+        /// The name.
+        name: String,
+        /// What the program says.
+        expected: String,
+        /// What the data file says.
+        found: String,
+    },
+    /// Two data files have the same name.
+    #[error("`{name}` is in more than one data file")]
+    DuplicateData {
+        /// The name.
+        name: String,
+    },
+    /// Named data could not be read.
+    #[error(transparent)]
+    NamedData(NamedDataError),
+    /// Two linked crates offer the same.
+    #[error(transparent)]
+    Duplicate(#[from] DuplicateName),
+    /// Planned memory could not be had.
+    #[error("no memory for the method")]
+    Memory(#[source] MemoryError),
+    /// A value of the program cannot be.
+    #[error("a value cannot be made")]
+    Value(#[source] TensorError),
+    /// A device failed.
+    #[error("a device failed")]
+    Device(#[source] DeviceError),
+    /// The program does something that this runtime does not do.
+    #[error("{what} is not supported")]
+    NotSupported {
+        /// What.
+        what: String,
+    },
+    /// An instruction failed.
+    #[error("the instruction failed")]
+    Kernel(#[source] KernelError),
+    /// The value table refused an operation.
+    #[error("the values cannot be used so")]
+    Table(#[source] TableError),
+    /// There is no such input.
+    #[error("there is no input {index}: the method has {count}")]
+    NoSuchInput {
+        /// The index asked for.
+        index: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// There is no such output.
+    #[error("there is no output {index}: the method has {count}")]
+    NoSuchOutput {
+        /// The index asked for.
+        index: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// An input is not what the method takes.
+    #[error("input {index} is {found}, and the method takes {expected}")]
+    WrongInput {
+        /// Which input.
+        index: usize,
+        /// What the method takes.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// The tensor given as an input could not be taken.
+    #[error("input {index} cannot be set")]
+    Input {
+        /// Which input.
+        index: usize,
+        /// Why.
+        source: TensorError,
+    },
+    /// Inputs were never set.
+    #[error("{} not set: {missing:?}", count(missing.len(), "input was", "inputs were"))]
+    InputsMissing {
+        /// Which.
+        missing: Vec<usize>,
+    },
+    /// The method is in the middle of a run.
+    #[error("the method is in the middle of a run; finish or reset it first")]
+    InProgress,
+    /// More instructions than allowed.
+    #[error("the run was stopped after {limit} instructions")]
+    InstructionLimit {
+        /// The limit.
+        limit: u64,
+    },
+    /// A branch depends on something that is no condition.
+    #[error("the condition is {found}, and must be a Bool or a tensor of Bool")]
+    Condition {
+        /// What it is.
+        found: String,
+    },
+    /// Programs are nested too deeply.
+    #[error("programs are nested more than {limit} deep")]
+    Nesting {
+        /// The limit.
+        limit: u32,
+    },
+}
+
+impl ErrorKind {
+    pub(crate) fn at(self, place: Place) -> Error {
+        Error(Box::new(Inner { kind: self, place }))
+    }
+}
+
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Self {
+        kind.at(Place::default())
+    }
+}
+
+impl Error {
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// Where.
+    pub fn place(&self) -> &Place {
+        &self.0.place
+    }
+
+    /// A stable identifier for programs to match on.
+    pub fn id(&self) -> &'static str {
+        match &self.0.kind {
+            ErrorKind::Read(error) => error.id(),
+            ErrorKind::Source(_) => "module.read-failed",
+            ErrorKind::Open(_) => "module.open-failed",
+            ErrorKind::NoSuchMethod { .. } => "module.no-such-method",
+            ErrorKind::MissingOperators { .. } => "module.missing-operators",
+            ErrorKind::MissingBackend { .. } => "module.missing-backend",
+            ErrorKind::Backend(_) => "module.backend",
+            ErrorKind::MissingData { .. } => "module.missing-data",
+            ErrorKind::WrongData { .. } => "module.wrong-data",
+            ErrorKind::DuplicateData { .. } => "module.duplicate-data",
+            ErrorKind::NamedData(_) => "module.named-data",
+            ErrorKind::Duplicate(_) => "module.duplicate-name",
+            ErrorKind::Memory(error) => error.id(),
+            ErrorKind::Value(_) => "module.value",
+            ErrorKind::Device(error) => error.id(),
+            ErrorKind::NotSupported { .. } => "module.not-supported",
+            ErrorKind::Kernel(error) => error.id(),
+            ErrorKind::Table(_) => "module.table",
+            ErrorKind::NoSuchInput { .. } => "module.no-such-input",
+            ErrorKind::NoSuchOutput { .. } => "module.no-such-output",
+            ErrorKind::WrongInput { .. } => "module.wrong-input",
+            ErrorKind::Input { .. } => "module.input",
+            ErrorKind::InputsMissing { .. } => "module.inputs-missing",
+            ErrorKind::InProgress => "module.in-progress",
+            ErrorKind::InstructionLimit { .. } => "module.instruction-limit",
+            ErrorKind::Condition { .. } => "module.condition",
+            ErrorKind::Nesting { .. } => "module.nesting",
+        }
+    }
+
+    /// The numeric code that the C++ runtime uses for this kind of failure.
+    pub fn code(&self) -> u32 {
+        match &self.0.kind {
+            ErrorKind::Read(error) => error.code(),
+            ErrorKind::Source(_) | ErrorKind::Open(_) => 0x22,
+            ErrorKind::MissingOperators { .. } => 0x14,
+            ErrorKind::MissingBackend { .. } => 0x20,
+            ErrorKind::Backend(_) => 0x30,
+            ErrorKind::MissingData { .. }
+            | ErrorKind::WrongData { .. }
+            | ErrorKind::NamedData(_) => 0x24,
+            ErrorKind::Duplicate(_) => 0x16,
+            ErrorKind::Memory(error) => error.code(),
+            ErrorKind::Device(error) => error.code(),
+            ErrorKind::Kernel(error) => error.code(),
+            ErrorKind::NotSupported { .. } => 0x10,
+            ErrorKind::InProgress | ErrorKind::Table(_) => 0x02,
+            ErrorKind::InstructionLimit { .. }
+            | ErrorKind::Condition { .. }
+            | ErrorKind::Nesting { .. } => 0x23,
+            ErrorKind::NoSuchMethod { .. }
+            | ErrorKind::DuplicateData { .. }
+            | ErrorKind::Value(_)
+            | ErrorKind::NoSuchInput { .. }
+            | ErrorKind::NoSuchOutput { .. }
+            | ErrorKind::WrongInput { .. }
+            | ErrorKind::Input { .. }
+            | ErrorKind::InputsMissing { .. } => 0x12,
+        }
+    }
+
+    /// The device error behind this, if one is.
+    pub fn device_error(&self) -> Option<&DeviceError> {
+        let mut cause: Option<&(dyn StdError + 'static)> = Some(self);
+        while let Some(error) = cause {
+            if let Some(device) = error.downcast_ref() {
+                return Some(device);
+            }
+            cause = error.source();
+        }
+        None
+    }
+
+    /// The tensor operation that failed, if that is what went wrong.
+    pub(crate) fn into_tensor_error(self) -> Result<TensorError, Self> {
+        let Inner { kind, place } = *self.0;
+        match kind {
+            ErrorKind::Value(error) | ErrorKind::Table(TableError::Tensor(error)) => Ok(error),
+            kind => Err(kind.at(place)),
+        }
+    }
+
+    pub(crate) fn in_file(mut self, file: &Path) -> Self {
+        self.0.place.file.get_or_insert_with(|| file.to_owned());
+        self
+    }
+
+    pub(crate) fn in_method(mut self, method: &str) -> Self {
+        self.0.place.method.get_or_insert_with(|| method.to_owned());
+        self
+    }
+
+    pub(crate) fn at_value(mut self, value: u32) -> Self {
+        self.0.place.value.get_or_insert(value);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place {
+            file,
+            method,
+            instruction,
+            name,
+            value,
+        } = &self.0.place;
+        if let Some(file) = file {
+            write!(f, "{}: ", file.display())?;
+        }
+        if let Some(method) = method {
+            write!(f, "method `{method}`: ")?;
+        }
+        if let Some(instruction) = instruction {
+            write!(f, "instruction {instruction}")?;
+            if let Some(name) = name {
+                write!(f, " ({name})")?;
+            }
+            write!(f, ": ")?;
+        }
+        if let Some(value) = value {
+            write!(f, "value {value}: ")?;
+        }
+        self.0.kind.fmt(f)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.kind.source()
+    }
+}
+
+macro_rules! kinds {
+    ($($from:ty => $variant:ident),+ $(,)?) => {$(
+        impl From<$from> for ErrorKind {
+            fn from(error: $from) -> Self {
+                Self::$variant(error)
+            }
+        }
+
+        impl From<$from> for Error {
+            fn from(error: $from) -> Self {
+                ErrorKind::from(error).into()
+            }
+        }
+    )+};
+}
+
+kinds! {
+    SourceError => Source, MemoryError => Memory, TensorError => Value, DeviceError => Device,
+    TableError => Table, NamedDataError => NamedData, ReadError => Read,
+}
+
+impl From<ContainerError> for Error {
+    fn from(error: ContainerError) -> Self {
+        ReadError::from(error).into()
+    }
+}
+
+impl From<OutOfMemory> for Error {
+    fn from(error: OutOfMemory) -> Self {
+        ReadError::from(error).into()
+    }
+}
+
+impl From<DuplicateName> for Error {
+    fn from(error: DuplicateName) -> Self {
+        ErrorKind::from(error).into()
+    }
+}
+
+/// Names as a message lists them; many are cut short.
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 12;
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let mut text = names
+        .iter()
+        .take(SHOWN)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if let Some(more) = names.len().checked_sub(SHOWN).filter(|&more| more > 0) {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
+}
+
+fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}

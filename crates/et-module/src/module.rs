@@ -1,0 +1,278 @@
+//! A program with its loaded methods.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use et_device::DeviceMap;
+use et_kernel::Environment;
+use et_memory::{Budget, MemoryPlan, PlannedMemory};
+
+use crate::data::{DataFile, DataFiles};
+use crate::error::ErrorKind;
+use crate::load::{Arenas, InitialisedSlots, LoadOptions};
+use crate::value::Value;
+use crate::{Error, Method, MethodMeta, Program};
+
+/// A program, its data files, and the methods that were loaded from it, each with memory of its own (or all with shared
+/// arenas). Methods are loaded when they are first used.
+///
+/// ```
+/// use et_kernel::Tensor;
+/// use et_module::Module;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/add/model.pte");
+/// # use et_ops as _;
+/// let mut module = Module::open(path)?;
+/// let ones = || Tensor::from_slice(&[1.0f32; 6], &[2, 3]).map(et_module::Value::from);
+/// let outputs = module.forward(&[ones()?, ones()?])?;
+/// assert_eq!(outputs[0].as_tensor().unwrap().as_slice::<f32>()?, [2.0; 6]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Module {
+    program: Program,
+    environment: Environment,
+    data: DataFiles,
+    options: ModuleOptions,
+    methods: BTreeMap<String, Method>,
+    shared: Option<Shared>,
+}
+
+/// How a module loads its methods.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ModuleOptions {
+    /// Whether all methods use one set of planned buffers in turn: less memory, and state that they have in common.
+    pub share_arenas: bool,
+    /// How many bytes of planned memory each method may use, per device.
+    pub budget: Budget,
+    /// How many instructions one run may take.
+    pub instruction_limit: u64,
+}
+
+impl Default for ModuleOptions {
+    fn default() -> Self {
+        let LoadOptions {
+            budget,
+            instruction_limit,
+            ..
+        } = LoadOptions::default();
+        Self {
+            share_arenas: false,
+            budget,
+            instruction_limit,
+        }
+    }
+}
+
+/// Arenas for all methods. One method has them at a time; `arenas` is empty while one does.
+#[derive(Debug)]
+struct Shared {
+    plan: MemoryPlan,
+    arenas: Option<Arenas>,
+}
+
+impl Module {
+    /// A module for the program in a file, with everything that is linked into this process.
+    ///
+    /// # Errors
+    /// As [`Program::open`]; [`ErrorKind::Duplicate`] if two linked crates offer the same operator or backend.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Self::new(Program::open(path)?, Environment::linked()?))
+    }
+
+    /// A module for `program`, loading its methods with `environment`.
+    pub fn new(program: Program, environment: Environment) -> Self {
+        Self {
+            program,
+            environment,
+            data: DataFiles::new(),
+            options: ModuleOptions::default(),
+            methods: BTreeMap::new(),
+            shared: None,
+        }
+    }
+
+    /// Adds a data file. Only methods loaded later see it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DuplicateData`].
+    pub fn add_data(&mut self, file: DataFile) -> Result<(), Error> {
+        self.data.add(file)
+    }
+
+    /// Sets how methods are loaded, for methods loaded later.
+    pub fn set_options(&mut self, options: ModuleOptions) {
+        self.options = options;
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// What methods are loaded with.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// What is known of a method without loading it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchMethod`].
+    pub fn method_meta(&self, name: &str) -> Result<MethodMeta, Error> {
+        self.program.method_meta(name)
+    }
+
+    /// Whether a method is loaded.
+    pub fn is_loaded(&self, name: &str) -> bool {
+        self.methods.contains_key(name)
+    }
+
+    /// A method, loaded if it was not.
+    ///
+    /// # Errors
+    /// As [`Program::load_method`].
+    pub fn method(&mut self, name: &str) -> Result<&mut Method, Error> {
+        if !self.methods.contains_key(name) {
+            let loaded = self.load(name)?;
+            self.methods.insert(name.to_owned(), loaded);
+        }
+        self.lend_arenas(name)?;
+        let available = || self.program.method_names().map(str::to_owned).collect();
+        let missing = ErrorKind::NoSuchMethod {
+            name: name.to_owned(),
+            available: available(),
+        };
+        self.methods.get_mut(name).ok_or_else(|| missing.into())
+    }
+
+    /// Unloads a method and gives its memory back. Says whether it was loaded. Shared arenas stay.
+    ///
+    /// # Errors
+    /// If the shared arenas cannot be kept.
+    pub fn unload_method(&mut self, name: &str) -> Result<bool, Error> {
+        let Some(mut method) = self.methods.remove(name) else {
+            return Ok(false);
+        };
+        if let Some(shared) = &mut self.shared
+            && shared.arenas.is_none()
+            && method.is_attached()
+        {
+            shared.arenas = Some(method.detach()?);
+        }
+        Ok(true)
+    }
+
+    /// Runs a method: sets its first inputs to `inputs`, executes it, and copies its outputs to the host. Inputs that are not
+    /// given keep what they were set to before.
+    ///
+    /// # Errors
+    /// As [`Method::set_input`] and [`Method::execute`].
+    pub fn execute(&mut self, name: &str, inputs: &[Value]) -> Result<Vec<Value>, Error> {
+        let method = self.method(name)?;
+        for (index, input) in inputs.iter().enumerate() {
+            method.set_input(index, input)?;
+        }
+        method.execute()?;
+        (0..method.num_outputs())
+            .map(|index| method.output_to_host(index))
+            .collect()
+    }
+
+    /// Runs the method `forward`.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub fn forward(&mut self, inputs: &[Value]) -> Result<Vec<Value>, Error> {
+        self.execute("forward", inputs)
+    }
+
+    fn load(&mut self, name: &str) -> Result<Method, Error> {
+        let mut options = LoadOptions::default()
+            .with_budget(self.options.budget.clone())
+            .with_instruction_limit(self.options.instruction_limit);
+        if self.options.share_arenas {
+            let plan = self
+                .program
+                .method_meta(name)?
+                .memory_plan(&self.environment.device_map)?;
+            if self.shared_plan()?.covers(&plan) {
+                options.arenas = Some(self.take_arenas()?);
+            } else {
+                tracing::warn!(
+                    method = name,
+                    "its planned buffers are on other devices; it keeps memory of its own"
+                );
+            }
+        }
+        let planned = options.arenas.is_some();
+        let loaded = self
+            .program
+            .load_method_with(name, &self.environment, &self.data, options);
+        if loaded.is_err() && planned {
+            // The arenas went with the method that failed; the others' state is lost, so they are loaded anew.
+            self.shared = None;
+            self.methods.retain(|_, method| method.is_attached());
+        }
+        loaded
+    }
+
+    /// The plan of the shared arenas: per memory id the largest size that any method asks for.
+    fn shared_plan(&mut self) -> Result<&MemoryPlan, Error> {
+        if self.shared.is_none() {
+            let mut plan = MemoryPlan::default();
+            for name in self.program.method_names() {
+                let map: &DeviceMap = &self.environment.device_map;
+                plan = plan.merge(&self.program.method_meta(name)?.memory_plan(map)?);
+            }
+            let memory =
+                PlannedMemory::allocate(&plan, &self.environment.devices, &self.options.budget)?;
+            let arenas = Some(Arenas {
+                memory,
+                initialised: InitialisedSlots::new(),
+            });
+            self.shared = Some(Shared { plan, arenas });
+        }
+        Ok(self
+            .shared
+            .as_ref()
+            .map(|shared| &shared.plan)
+            .expect("made just above"))
+    }
+
+    /// The shared arenas, from wherever they are.
+    fn take_arenas(&mut self) -> Result<Arenas, Error> {
+        if let Some(arenas) = self.shared.as_mut().and_then(|shared| shared.arenas.take()) {
+            return Ok(arenas);
+        }
+        let holder = self
+            .methods
+            .values_mut()
+            .find(|method| method.shares_arenas() && method.is_attached());
+        match holder {
+            Some(method) => method.detach(),
+            None => Err(ErrorKind::NotSupported {
+                what: "sharing arenas that are nowhere".to_owned(),
+            }
+            .into()),
+        }
+    }
+
+    fn lend_arenas(&mut self, name: &str) -> Result<(), Error> {
+        let needs = self
+            .methods
+            .get(name)
+            .is_some_and(|method| method.shares_arenas() && !method.is_attached());
+        if !needs {
+            return Ok(());
+        }
+        let arenas = self.take_arenas()?;
+        match self.methods.get_mut(name) {
+            Some(method) => method.attach(arenas),
+            None => Ok(()),
+        }
+    }
+}
