@@ -13,6 +13,7 @@
 mod data;
 mod error;
 mod load;
+mod mapped;
 mod meta;
 mod method;
 mod module;
@@ -21,11 +22,13 @@ mod program;
 mod run;
 mod source;
 mod step;
+mod unverified;
 mod value;
 
 pub use data::{DataFile, DataFiles};
 pub use error::{Error, ErrorKind, Place};
 pub use load::LoadOptions;
+pub use mapped::{MappedSource, PageLock};
 pub use meta::{MethodMeta, TensorInfo, ValueInfo};
 pub use method::Method;
 pub use module::{Module, ModuleOptions};

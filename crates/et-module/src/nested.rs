@@ -2,7 +2,7 @@
 
 use et_kernel::{
     Arguments, Backend, BackendError, Delegate, EValue, Environment, InitContext, KernelContext,
-    KernelError, SharedBytes, TensorId,
+    KernelError, SharedBytes, TensorId, TensorMeta,
 };
 
 use crate::data::DataFiles;
@@ -53,7 +53,17 @@ impl Backend for NestedProgramBackend {
             )
         };
         let method = load().map_err(|error: Error| BackendError::other(error))?;
-        Ok(Box::new(NestedProgram { method }))
+        let takes = |input| {
+            method
+                .meta()
+                .input(input)
+                .map(|info| info.tensor.map(|tensor| tensor.meta))
+        };
+        let inputs: Result<_, Error> = (0..method.num_inputs()).map(takes).collect();
+        Ok(Box::new(NestedProgram {
+            inputs: inputs.map_err(BackendError::other)?,
+            method,
+        }))
     }
 }
 
@@ -71,6 +81,8 @@ fn named_program(context: &InitContext<'_>, reference: &[u8]) -> Result<SharedBy
 
 struct NestedProgram {
     method: Method,
+    /// What the program takes; `None` for an input that is not a tensor.
+    inputs: Vec<Option<TensorMeta>>,
 }
 
 impl Delegate for NestedProgram {
@@ -130,24 +142,16 @@ impl NestedProgram {
         id: TensorId,
         input: usize,
     ) -> Result<(), KernelError> {
-        let info = self
-            .method
-            .meta()
-            .input(input)
-            .map_err(KernelError::other)?;
         let outer = context.meta(id);
-        let alike = info.tensor.as_ref().is_some_and(|inner| {
-            inner.meta.dtype() == outer.dtype() && inner.meta.dim_order() == outer.dim_order()
-        });
-        if alike {
+        let takes = self.inputs.get(input).and_then(Option::as_ref);
+        let alike = |inner: &TensorMeta| {
+            inner.dtype() == outer.dtype() && inner.dim_order() == outer.dim_order()
+        };
+        if takes.is_some_and(alike) {
             return Ok(());
         }
-        let takes = info.tensor.map_or_else(
-            || info.kind.to_string(),
-            |inner| format!("{:?}", inner.meta),
-        );
         Err(KernelError::invalid(format!(
-            "argument {input} is {outer:?}, and the nested program takes {takes}"
+            "argument {input} is {outer:?}, and the nested program takes {takes:?}"
         )))
     }
 

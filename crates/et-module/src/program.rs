@@ -57,13 +57,16 @@ impl Program {
     /// # Errors
     /// [`ErrorKind::Read`].
     pub fn load(source: impl DataSource + 'static) -> Result<Self, Error> {
-        let verified = VerifiedProgram::read(&source)?;
-        let inner = Inner {
+        Ok(Self::assemble(VerifiedProgram::read(&source)?, source))
+    }
+
+    pub(crate) fn assemble(verified: VerifiedProgram, source: impl DataSource + 'static) -> Self {
+        let source = Box::new(source);
+        Self(Arc::new(Inner {
             verified,
-            source: Box::new(source),
+            source,
             constants: OnceLock::new(),
-        };
-        Ok(Self(Arc::new(inner)))
+        }))
     }
 
     /// The names of the methods, in file order.
