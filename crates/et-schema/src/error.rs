@@ -128,6 +128,14 @@ pub enum StructureErrorKind {
         /// Length of the FlatBuffer.
         len: u64,
     },
+    /// The root table is not inside of the FlatBuffer.
+    #[error("the root offset {offset} is not inside of a flatbuffer of {len} bytes")]
+    Root {
+        /// The offset, which is the first four bytes of the file.
+        offset: u32,
+        /// Length of the FlatBuffer.
+        len: u64,
+    },
     /// A table's offset to its field list points outside.
     #[error("the table at {position} points {offset} bytes back for its field list")]
     FieldList {
@@ -197,7 +205,9 @@ impl StructureErrorKind {
     /// A stable name of the fault.
     pub fn id(&self) -> &'static str {
         match self {
-            Self::OutOfBounds { .. } | Self::FieldList { .. } => "flatbuffer_out_of_bounds",
+            Self::OutOfBounds { .. } | Self::FieldList { .. } | Self::Root { .. } => {
+                "flatbuffer_out_of_bounds"
+            }
             Self::Unaligned { .. } => "flatbuffer_unaligned",
             Self::Text { .. } | Self::TextEnd { .. } => "flatbuffer_text",
             Self::Union => "flatbuffer_union",

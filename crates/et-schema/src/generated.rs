@@ -21,11 +21,12 @@
 )]
 
 #[rustfmt::skip]
-pub(crate) mod flat_tensor_generated;
+pub mod flat_tensor_generated;
 #[rustfmt::skip]
-pub(crate) mod program_generated;
+pub mod program_generated;
 #[rustfmt::skip]
-pub(crate) mod scalar_type_generated;
+pub mod scalar_type_generated;
 
-pub(crate) use flat_tensor_generated::flat_tensor_flatbuffer as ptd;
-pub(crate) use program_generated::executorch_flatbuffer as pte;
+pub use flat_tensor_generated::flat_tensor_flatbuffer as ptd;
+pub use program_generated::executorch_flatbuffer as pte;
+pub use scalar_type_generated::scalar_type_flatbuffer as scalar;

@@ -35,6 +35,8 @@ mod number;
 pub mod owned;
 mod problem;
 mod program;
+#[doc(hidden)]
+pub mod raw;
 mod scalar_type;
 mod structure;
 pub mod summary;

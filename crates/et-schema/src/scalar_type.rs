@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn names_agree_with_the_generated_schema() {
-        use crate::generated::scalar_type_generated::scalar_type_flatbuffer::ScalarType as Wire;
+        use crate::generated::scalar::ScalarType as Wire;
         for wire in Wire::ENUM_VALUES {
             assert_eq!(
                 ScalarType::from_code(wire.0).map(ScalarType::name),

@@ -39,6 +39,19 @@ pub(crate) fn verify<T: Verifiable>(file: FileKind, bytes: &[u8]) -> Result<(), 
             kind,
         });
     }
+    let root = bytes.first_chunk().copied().map_or(0, u32::from_le_bytes);
+    let after_identifier = 8..=file_len(len).saturating_sub(4);
+    if !after_identifier.contains(&u64::from(root)) {
+        let kind = StructureErrorKind::Root {
+            offset: root,
+            len: file_len(len),
+        };
+        return Err(StructureError {
+            file,
+            path: String::new(),
+            kind,
+        });
+    }
     let options = VerifierOptions {
         max_depth: MAX_DEPTH,
         // A table has at least an offset of 4 bytes in it and one to it.

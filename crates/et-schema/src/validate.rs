@@ -101,6 +101,15 @@ impl<S: Sink> Check<'_, S> {
         self.error(Rule::Missing, path, "absent", expected)
     }
 
+    /// A text that names something, so that it must not be empty.
+    fn name(&mut self, name: Option<&str>, path: &Path<'_>, expected: &str) -> Result<(), S::Stop> {
+        match name {
+            None => self.missing(path, expected),
+            Some("") => self.error(Rule::Missing, path, "empty", expected),
+            Some(_) => Ok(()),
+        }
+    }
+
     /// An index that must be below `len`.
     fn index(
         &mut self,

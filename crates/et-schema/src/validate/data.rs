@@ -153,10 +153,8 @@ impl<S: Sink> Check<'_, S> {
         let mut seen = Vec::with_capacity(entries.len());
         for (index, (key, segment)) in entries.enumerate() {
             let path = list.at(index);
-            match key {
-                None | Some("") => self.missing(&path.dot("key"), "a name")?,
-                Some(key) => seen.push((key, index)),
-            }
+            self.name(key, &path.dot("key"), "a name")?;
+            seen.extend(key.filter(|key| !key.is_empty()).map(|key| (key, index)));
             self.index(
                 &path.dot("segment_index"),
                 segment,

@@ -290,9 +290,11 @@ impl<S: Sink> Check<'_, S> {
         let list = path.dot("operators");
         for (index, operator) in tables(table.operators()).enumerate() {
             self.newer(&operator._tab, 2, &list.at(index))?;
-            if operator.name().is_none_or(str::is_empty) {
-                self.missing(&list.at(index).dot("name"), "the operator's name")?;
-            }
+            self.name(
+                operator.name(),
+                &list.at(index).dot("name"),
+                "the operator's name",
+            )?;
         }
         Ok(())
     }
@@ -307,9 +309,7 @@ impl<S: Sink> Check<'_, S> {
         for (index, delegate) in tables(table.delegates()).enumerate() {
             let path = list.at(index);
             self.newer(&delegate._tab, 3, &path)?;
-            if delegate.id().is_none_or(str::is_empty) {
-                self.missing(&path.dot("id"), "the backend's name")?;
-            }
+            self.name(delegate.id(), &path.dot("id"), "the backend's name")?;
             self.processed(program, delegate, &path.dot("processed"))?;
             let specs = path.dot("compile_specs");
             for (index, spec) in tables(delegate.compile_specs()).enumerate() {

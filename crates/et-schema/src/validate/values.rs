@@ -263,10 +263,10 @@ impl<S: Sink> Check<'_, S> {
             let expected = "0 (segment) or 1 (external)";
             self.error(Rule::UnknownCode, &path.dot("location"), location, expected)?;
         }
-        if tensor.location() == TensorLocation::External
-            && extra.fully_qualified_name().is_none_or(str::is_empty)
-        {
-            self.missing(
+        if tensor.location() == TensorLocation::External {
+            let name = extra.fully_qualified_name();
+            self.name(
+                name,
                 &path.dot("fully_qualified_name"),
                 "the name of the external data",
             )?;

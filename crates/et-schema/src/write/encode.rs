@@ -7,8 +7,7 @@ use flatbuffers::{FlatBufferBuilder, ForwardsUOffset, Push, PushAlignment, Vecto
 use super::{WriteError, size};
 use crate::aligned_bytes::OutOfMemory;
 use crate::container::FileKind;
-use crate::generated::scalar_type_generated::scalar_type_flatbuffer as scalar;
-use crate::generated::{ptd, pte};
+use crate::generated::{ptd, pte, scalar};
 use crate::owned::{
     BackendDelegate, Chain, ContainerMetadata, DataLocation, ExecutionPlan, ExtraTensorInfo,
     FlatTensor, FrameList, Instruction, NamedTensor, Program, SubsegmentOffsets, Tensor, Value,
