@@ -1,0 +1,336 @@
+//! Operators that compute each element of the output from the elements of the inputs at the same place.
+//!
+//! One loop serves all of them: it walks the output in memory order, broadcasts the inputs, converts element types block by
+//! block, and hands slices to the operator. An input may be the output itself.
+
+pub(crate) mod arithmetic;
+pub(crate) mod compare;
+pub(crate) mod unary;
+
+use et_device::Alignment;
+use et_kernel::{
+    Arguments, Element, KernelContext, KernelError, LockstepIn, LockstepOut, TensorId,
+    from_bytes_mut,
+};
+use et_memory::Arena;
+
+use crate::dims::{self, Strides, Walk, broadcast_strides};
+use crate::dispatch::element;
+use crate::number::{Compute, Number};
+use crate::promote::Operand;
+use crate::simd;
+
+/// Elements that are converted at a time.
+const BLOCK: usize = 512;
+
+/// Gives `out` the shape that the inputs broadcast to.
+pub(crate) fn resize_broadcast(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    inputs: &[TensorId],
+) -> Result<(), KernelError> {
+    let [first, rest @ ..] = inputs else {
+        return Ok(());
+    };
+    let sizes = context.meta(*first).sizes();
+    if rest.iter().all(|id| context.meta(*id).sizes() == sizes) {
+        return context.resize_like(out, *first);
+    }
+    let sizes = dims::broadcast(inputs.iter().map(|id| context.meta(*id).sizes()))?;
+    context.resize(out, &sizes)
+}
+
+/// `out[i] = f(input[i])`, computed in `C`. The output is resized.
+pub(crate) fn unary<C: Compute, O: Compute>(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+    f: impl Fn(C) -> O,
+) -> Result<(), KernelError> {
+    context.resize_like(out, input)?;
+    walk(context, out, [input], &|[a]: [&[C]; 1], to: &mut [O]| {
+        simd::map(a, to, &f);
+    })
+}
+
+/// `out[i] = f(a[i], b[i])`, computed in `C`. The output is resized.
+pub(crate) fn binary<C: Compute, O: Compute>(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    operands: [Operand; 2],
+    f: impl Fn(C, C) -> O,
+) -> Result<(), KernelError> {
+    match operands {
+        [Operand::Tensor(a), Operand::Tensor(b)] => {
+            resize_broadcast(context, out, &[a, b])?;
+            walk(context, out, [a, b], &|[a, b]: [&[C]; 2], to: &mut [O]| {
+                simd::map2(a, b, to, &f);
+            })
+        }
+        [Operand::Tensor(a), Operand::Number(b)] => {
+            let b = C::from_scalar(b);
+            unary(context, out, a, |a| f(a, b))
+        }
+        [Operand::Number(a), Operand::Tensor(b)] => {
+            let a = C::from_scalar(a);
+            unary(context, out, b, |b| f(a, b))
+        }
+        [Operand::Number(_), Operand::Number(_)] => {
+            Err(KernelError::invalid("one of the operands must be a tensor"))
+        }
+    }
+}
+
+/// Calls `apply` with runs of the inputs' elements, as `C`, and the place of the output's, as `O`. The output has its shape,
+/// which the inputs broadcast to.
+pub(crate) fn walk<C: Compute, O: Compute, const N: usize>(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    inputs: [TensorId; N],
+    apply: &dyn Fn([&[C]; N], &mut [O]),
+) -> Result<(), KernelError> {
+    let walk = broadcast_walk(context, out, inputs)?;
+    let temp = context.temp();
+    let (mut out, inputs) = context.lockstep(out, inputs)?;
+    let (len, strides) = walk.inner();
+    let mut sink = Sink::<O>::new(&mut out, temp)?;
+    let mut feeds = [const { None }; N];
+    for (i, input) in inputs.iter().enumerate() {
+        feeds[i] = Some(Feed::new(input, strides[i], temp)?);
+    }
+    let mut feeds: [Feed<'_, C>; N] = feeds.map(|feed| feed.expect("one per input"));
+    let buffered = sink.is_buffered() || feeds.iter().any(Feed::is_buffered);
+    let block = if buffered { BLOCK } else { len.max(1) };
+    let mut position = 0;
+    walk.runs(|at, len| {
+        let mut done = 0;
+        while done < len {
+            let n = block.min(len - done);
+            for (feed, &at) in feeds.iter_mut().zip(&at) {
+                feed.fill(at as usize, done, n)?;
+            }
+            let runs = std::array::from_fn(|i| feeds[i].run(at[i] as usize + done, n));
+            sink.write(position + done, n, |to| apply(runs, to))?;
+            done += n;
+        }
+        position += len;
+        Ok(())
+    })
+}
+
+/// The walk along inputs while the output they broadcast to is passed in memory order.
+fn broadcast_walk<const N: usize>(
+    context: &KernelContext<'_>,
+    out: TensorId,
+    inputs: [TensorId; N],
+) -> Result<Walk<N>, KernelError> {
+    let out = context.meta(out);
+    let alike = |id: TensorId| {
+        let meta = context.meta(id);
+        meta.sizes() == out.sizes() && meta.dim_order() == out.dim_order()
+    };
+    if inputs.into_iter().all(alike) {
+        return Ok(Walk::new([(out.numel(), [1; N])]));
+    }
+    let mut strides: [Strides; N] = std::array::from_fn(|_| Strides::new());
+    for (strides, id) in strides.iter_mut().zip(inputs) {
+        *strides = broadcast_strides(context.meta(id), out.sizes())?;
+    }
+    Ok(Walk::new(out.dim_order().iter().map(|&dim| {
+        let dim = usize::from(dim);
+        (out.sizes()[dim], std::array::from_fn(|i| strides[i][dim]))
+    })))
+}
+
+/// Converts `block.len()` elements of an input from position `start`, `stride` apart.
+type Load<C> = fn(&LockstepIn<'_>, usize, isize, &mut [C]) -> Result<(), KernelError>;
+
+/// Converts elements and puts them into an output, one after the other from position `start`.
+type Store<O> = fn(&mut LockstepOut<'_>, usize, &[O]) -> Result<(), KernelError>;
+
+/// An input: its own elements, or a buffer that they are converted into.
+enum Feed<'a, C> {
+    Direct(&'a [C]),
+    Buffered {
+        input: &'a LockstepIn<'a>,
+        load: Load<C>,
+        stride: isize,
+        buffer: &'a mut [C],
+        /// For an input that stays the same along a run: which element the buffer is full of, and how full.
+        held: Option<(usize, usize)>,
+    },
+}
+
+impl<'a, C: Compute> Feed<'a, C> {
+    fn new(input: &'a LockstepIn<'a>, stride: isize, temp: &'a Arena) -> Result<Self, KernelError> {
+        let dtype = input.meta().dtype();
+        if stride == 1
+            && dtype == C::DTYPE
+            && let Some(elements) = input.elements::<C>()?
+        {
+            return Ok(Self::Direct(elements));
+        }
+        Ok(Self::Buffered {
+            input,
+            load: element!("an input", dtype, T => Ok(load::<T, C> as Load<C>))?,
+            stride,
+            buffer: scratch(temp, BLOCK)?,
+            held: None,
+        })
+    }
+
+    fn is_buffered(&self) -> bool {
+        matches!(self, Self::Buffered { .. })
+    }
+
+    /// Makes `n` elements ready: those from the `done`-th on of the run that starts at `at`.
+    fn fill(&mut self, at: usize, done: usize, n: usize) -> Result<(), KernelError> {
+        let Self::Buffered {
+            input,
+            load,
+            stride,
+            buffer,
+            held,
+        } = self
+        else {
+            return Ok(());
+        };
+        if *stride != 0 {
+            let start = at.wrapping_add_signed(*stride * done as isize);
+            return load(input, start, *stride, &mut buffer[..n]);
+        }
+        if held.is_none_or(|(element, len)| element != at || len < n) {
+            load(input, at, 0, &mut buffer[..n])?;
+            *held = Some((at, n));
+        }
+        Ok(())
+    }
+
+    fn run(&self, start: usize, n: usize) -> &[C] {
+        match self {
+            Self::Direct(elements) => &elements[start..start + n],
+            Self::Buffered { buffer, .. } => &buffer[..n],
+        }
+    }
+}
+
+/// The output: its own elements, or a buffer that they are converted from.
+enum Sink<'a, 'b, O> {
+    Direct(&'a mut [O]),
+    Buffered {
+        out: &'a mut LockstepOut<'b>,
+        store: Store<O>,
+        buffer: &'a mut [O],
+    },
+}
+
+impl<'a, 'b, O: Compute> Sink<'a, 'b, O> {
+    fn new(out: &'a mut LockstepOut<'b>, temp: &'a Arena) -> Result<Self, KernelError> {
+        let dtype = out.meta().dtype();
+        if dtype == O::DTYPE && out.elements_mut::<O>()?.is_some() {
+            let elements = out.elements_mut::<O>()?;
+            return Ok(Self::Direct(elements.expect("given a line ago")));
+        }
+        Ok(Self::Buffered {
+            out,
+            store: element!("the output", dtype, T => Ok(store::<T, O> as Store<O>))?,
+            buffer: scratch(temp, BLOCK)?,
+        })
+    }
+
+    fn is_buffered(&self) -> bool {
+        matches!(self, Self::Buffered { .. })
+    }
+
+    /// Lets `make` write `n` elements from position `start` on.
+    fn write(
+        &mut self,
+        start: usize,
+        n: usize,
+        make: impl FnOnce(&mut [O]),
+    ) -> Result<(), KernelError> {
+        match self {
+            Self::Direct(elements) => {
+                make(&mut elements[start..start + n]);
+                Ok(())
+            }
+            Self::Buffered { out, store, buffer } => {
+                make(&mut buffer[..n]);
+                store(out, start, &buffer[..n])
+            }
+        }
+    }
+}
+
+/// `len` elements of scratch memory.
+pub(crate) fn scratch<T: Element>(temp: &Arena, len: usize) -> Result<&mut [T], KernelError> {
+    let nbytes = len.checked_mul(size_of::<T>()).ok_or_else(|| {
+        KernelError::invalid("scratch memory of more bytes than can be addressed")
+    })?;
+    let bytes = temp.allocate(nbytes, Alignment::HOST)?;
+    Ok(from_bytes_mut(bytes).expect("scratch memory is aligned for any element"))
+}
+
+fn load<T: Number, C: Compute>(
+    input: &LockstepIn<'_>,
+    start: usize,
+    stride: isize,
+    block: &mut [C],
+) -> Result<(), KernelError> {
+    let Some(elements) = input.elements::<T>()? else {
+        return load_in_place::<T, C>(input, start, block);
+    };
+    match stride {
+        0 => block.fill(elements[start].cast()),
+        1 => {
+            for (to, from) in block.iter_mut().zip(&elements[start..]) {
+                *to = from.cast();
+            }
+        }
+        _ => {
+            for (i, to) in block.iter_mut().enumerate() {
+                *to = elements[start.wrapping_add_signed(stride * i as isize)].cast();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The input is the output itself, so its elements are one after the other as the output's are.
+fn load_in_place<T: Number, C: Compute>(
+    input: &LockstepIn<'_>,
+    start: usize,
+    block: &mut [C],
+) -> Result<(), KernelError> {
+    if T::DTYPE == C::DTYPE {
+        return input.load(start, block);
+    }
+    let mut chunk = [T::default(); 64];
+    for (i, to) in block.chunks_mut(chunk.len()).enumerate() {
+        let chunk = &mut chunk[..to.len()];
+        input.load(start + i * 64, chunk)?;
+        for (to, from) in to.iter_mut().zip(chunk) {
+            *to = from.cast();
+        }
+    }
+    Ok(())
+}
+
+fn store<T: Number, O: Compute>(
+    out: &mut LockstepOut<'_>,
+    start: usize,
+    block: &[O],
+) -> Result<(), KernelError> {
+    if T::DTYPE == O::DTYPE {
+        return out.store(start, block);
+    }
+    let mut chunk = [T::default(); 64];
+    for (i, from) in block.chunks(chunk.len()).enumerate() {
+        let chunk = &mut chunk[..from.len()];
+        for (to, from) in chunk.iter_mut().zip(from) {
+            *to = from.cast();
+        }
+        out.store(start + i * 64, chunk)?;
+    }
+    Ok(())
+}

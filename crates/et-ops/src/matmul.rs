@@ -1,0 +1,387 @@
+//! Products of matrices and batches of them.
+
+use et_kernel::{
+    Arguments, Kernel, KernelContext, KernelError, Scalar, ScalarTypeSet, TensorId, TensorMeta,
+};
+
+use crate::arguments::output;
+use crate::convert::{as_compute, write_compute};
+use crate::dims::{self, Sizes, Strides, Walk, broadcast_strides, broadcast_strides_of};
+use crate::dispatch::compute;
+use crate::number::{Compute, Number};
+use crate::product::{Extent, Matrix, MatrixMut, Product, scale};
+use crate::view::expect_same_dtype;
+
+const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
+
+pub(crate) const KERNELS: &[Kernel] = &[
+    Kernel::new("aten::mm.out", ALL, |c| two_operands(c, Some([2, 2]))),
+    Kernel::new("aten::bmm.out", ALL, |c| two_operands(c, Some([3, 3]))),
+    Kernel::new("aten::mv.out", ALL, |c| two_operands(c, Some([2, 1]))),
+    Kernel::new("aten::dot.out", ALL, |c| two_operands(c, Some([1, 1]))),
+    Kernel::new("aten::matmul.out", ALL, |c| two_operands(c, None)),
+    Kernel::new("aten::linear.out", ALL, linear),
+    Kernel::new("aten::addmm.out", ALL, |c| add_product(c, 2)),
+    Kernel::new("aten::baddbmm.out", ALL, |c| add_product(c, 3)),
+];
+
+/// A product to compute: `alpha * (a b) + beta * bias`.
+struct Job {
+    out: TensorId,
+    a: TensorId,
+    b: TensorId,
+    /// Whether it is the transposed `b` that is meant.
+    transposed: bool,
+    alpha: Scalar,
+    bias: Option<(TensorId, Scalar)>,
+}
+
+impl Job {
+    fn new(out: TensorId, [a, b]: [TensorId; 2]) -> Self {
+        Self {
+            out,
+            a,
+            b,
+            transposed: false,
+            alpha: Scalar::Int(1),
+            bias: None,
+        }
+    }
+}
+
+/// `a b`. `ranks` are those the operator takes, if it minds.
+fn two_operands(
+    context: &mut KernelContext<'_>,
+    ranks: Option<[usize; 2]>,
+) -> Result<(), KernelError> {
+    let operands = [context.tensor(0)?, context.tensor(1)?];
+    let out = output(context, 2)?;
+    if let Some(ranks) = ranks {
+        expect_ranks(context, operands, ranks)?;
+    }
+    multiply(context, &Job::new(out, operands))
+}
+
+/// `beta * bias + alpha * (a b)`, of matrices or of batches of them.
+fn add_product(context: &mut KernelContext<'_>, rank: usize) -> Result<(), KernelError> {
+    let [bias, a, b] = [context.tensor(0)?, context.tensor(1)?, context.tensor(2)?];
+    let out = output(context, 5)?;
+    let [beta, alpha] = [context.scalar(3)?, context.scalar(4)?];
+    expect_ranks(context, [a, b], [rank, rank])?;
+    let job = Job {
+        alpha,
+        bias: Some((bias, beta)),
+        ..Job::new(out, [a, b])
+    };
+    multiply(context, &job)
+}
+
+/// `input weight^T + bias`, where the bias may be missing.
+fn linear(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let [input, weight] = [context.tensor(0)?, context.tensor(1)?];
+    let (bias, out) = (context.optional_tensor(2)?, output(context, 3)?);
+    let job = Job {
+        transposed: true,
+        bias: bias.map(|bias| (bias, Scalar::Int(1))),
+        ..Job::new(out, [input, weight])
+    };
+    multiply(context, &job)
+}
+
+fn expect_ranks(
+    context: &KernelContext<'_>,
+    operands: [TensorId; 2],
+    ranks: [usize; 2],
+) -> Result<(), KernelError> {
+    let found = operands.map(|id| context.meta(id).rank());
+    if found == ranks {
+        return expect_batches(operands.map(|id| context.meta(id)));
+    }
+    Err(KernelError::invalid(format!(
+        "a product of {found:?} dimensions; this operator takes {ranks:?}"
+    )))
+}
+
+/// These operators do not broadcast batches.
+fn expect_batches([a, b]: [&TensorMeta; 2]) -> Result<(), KernelError> {
+    if a.rank() < 3 || a.sizes()[0] == b.sizes()[0] {
+        return Ok(());
+    }
+    Err(KernelError::invalid(format!(
+        "a batch of {} matrices and one of {}",
+        a.sizes()[0],
+        b.sizes()[0]
+    )))
+}
+
+/// One operand of a batched product: where its matrices are.
+struct Factor {
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl Factor {
+    /// The last two dimensions; a vector is a row on the left and a column on the right.
+    fn new(meta: &TensorMeta, left: bool) -> Result<Self, KernelError> {
+        let (sizes, strides) = (meta.sizes(), meta.strides());
+        Ok(match (meta.rank(), left) {
+            (0, _) => {
+                return Err(KernelError::invalid(
+                    "a product of a tensor without dimensions",
+                ));
+            }
+            (1, true) => Self {
+                rows: 1,
+                columns: sizes[0],
+                row_stride: 0,
+                column_stride: strides[0],
+            },
+            (1, false) => Self {
+                rows: sizes[0],
+                columns: 1,
+                row_stride: strides[0],
+                column_stride: 0,
+            },
+            (rank, _) => Self {
+                rows: sizes[rank - 2],
+                columns: sizes[rank - 1],
+                row_stride: strides[rank - 2],
+                column_stride: strides[rank - 1],
+            },
+        })
+    }
+
+    fn transposed(self) -> Self {
+        Self {
+            rows: self.columns,
+            columns: self.rows,
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+        }
+    }
+
+    fn of<'a, T>(&self, elements: &'a [T]) -> Matrix<'a, T> {
+        Matrix {
+            elements,
+            row_stride: self.row_stride,
+            column_stride: self.column_stride,
+        }
+    }
+}
+
+fn expect_chain(a: &Factor, b: &Factor) -> Result<Extent, KernelError> {
+    if a.columns == b.rows {
+        return Ok(Extent {
+            m: a.rows,
+            n: b.columns,
+            k: a.columns,
+        });
+    }
+    Err(KernelError::invalid(format!(
+        "a {}x{} matrix cannot be multiplied by a {}x{} one",
+        a.rows, a.columns, b.rows, b.columns
+    )))
+}
+
+/// The dimensions of a batch: all but the last two.
+fn batch_dims(meta: &TensorMeta) -> usize {
+    meta.rank().saturating_sub(2)
+}
+
+/// The product of two tensors of any rank, with batches broadcast.
+fn multiply(context: &mut KernelContext<'_>, job: &Job) -> Result<(), KernelError> {
+    let Job { out, a, b, .. } = *job;
+    let bias = job.bias.filter(|(_, beta)| beta.to_bool());
+    for id in [a, b].into_iter().chain(bias.map(|(id, _)| id)) {
+        expect_same_dtype(context, id, out)?;
+    }
+    let plan = Plan::new(context, job)?;
+    context.resize(out, &plan.sizes)?;
+    let temp = context.temp();
+    let ([out], [a, b, bias_in]) = context.disjoint([out], [a, b, bias.map_or(a, |(id, _)| id)])?;
+    let bias_strides = match bias {
+        Some(_) => broadcast_strides(bias_in.meta, &plan.sizes)?,
+        None => Strides::new(),
+    };
+    let out_meta = out.meta;
+    let places = plan.places(out_meta, [a.meta, b.meta])?;
+    compute!(real_and_bool, "the operands", out_meta.dtype(), C => {
+        let (a, b) = (as_compute::<C>(temp, a)?, as_compute::<C>(temp, b)?);
+        let bias_elements = match bias {
+            Some((_, beta)) => Some((as_compute::<C>(temp, bias_in)?, C::from_scalar(beta))),
+            None => None,
+        };
+        write_compute::<C>(temp, out, |out| {
+            plan.run(&places, out, a, b)?;
+            scale(out, C::from_scalar(job.alpha));
+            match bias_elements {
+                Some((bias, beta)) => add_bias(out_meta, out, bias, &bias_strides, beta),
+                None => Ok(()),
+            }
+        })
+    })
+}
+
+/// How a product is cut into products of matrices.
+struct Plan {
+    left: Factor,
+    right: Factor,
+    extent: Extent,
+    /// The output's shape.
+    sizes: Sizes,
+    has_rows: bool,
+    has_columns: bool,
+}
+
+/// Where the matrices of a batch are: in the output and in the operands.
+struct Places {
+    walk: Walk<3>,
+    extent: Extent,
+    left_row_stride: usize,
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl Plan {
+    fn new(context: &KernelContext<'_>, job: &Job) -> Result<Self, KernelError> {
+        let (a, b) = (context.meta(job.a), context.meta(job.b));
+        let left = Factor::new(a, true)?;
+        let mut right = Factor::new(b, false)?;
+        let mut has_columns = b.rank() > 1;
+        if job.transposed {
+            if b.rank() > 2 {
+                return Err(KernelError::invalid(
+                    "linear takes a weight of 1 or 2 dimensions",
+                ));
+            }
+            if b.rank() == 2 {
+                right = right.transposed();
+            }
+            has_columns = b.rank() == 2;
+        }
+        let extent = expect_chain(&left, &right)?;
+        let has_rows = a.rank() > 1;
+        let mut sizes = dims::broadcast([a, b].map(|m| &m.sizes()[..batch_dims(m)]))?;
+        sizes.extend(has_rows.then_some(extent.m));
+        sizes.extend(has_columns.then_some(extent.n));
+        Ok(Self {
+            left,
+            right,
+            extent,
+            sizes,
+            has_rows,
+            has_columns,
+        })
+    }
+
+    fn places(&self, out: &TensorMeta, operands: [&TensorMeta; 2]) -> Result<Places, KernelError> {
+        let strides = out.strides();
+        let batch = out.rank() - usize::from(self.has_rows) - usize::from(self.has_columns);
+        let mut places = Places {
+            walk: Walk::new([]),
+            extent: self.extent,
+            left_row_stride: self.left.row_stride,
+            row_stride: if self.has_rows { strides[batch] } else { 0 },
+            column_stride: if self.has_columns {
+                strides[out.rank() - 1]
+            } else {
+                0
+            },
+        };
+        let [a, b] = operands;
+        if batch > 0 && batch_dims(b) == 0 && a.is_contiguous() && out.is_contiguous() {
+            // One matrix on the right: the batch on the left is more rows of one matrix.
+            places.extent.m = self.sizes[..=batch].iter().product();
+            places.left_row_stride = self.extent.k;
+            return Ok(places);
+        }
+        places.walk = batch_walk(out, batch, operands)?;
+        Ok(places)
+    }
+
+    fn run<C: Product>(
+        &self,
+        places: &Places,
+        out: &mut [C],
+        a: &[C],
+        b: &[C],
+    ) -> Result<(), KernelError> {
+        if self.extent.k == 0 || out.is_empty() {
+            out.fill(C::zero());
+            return Ok(());
+        }
+        places.walk.each(|[at, a_at, b_at]| {
+            let mut left = self.left.of(&a[a_at as usize..]);
+            left.row_stride = places.left_row_stride;
+            let out = MatrixMut {
+                elements: &mut out[at as usize..],
+                row_stride: places.row_stride,
+                column_stride: places.column_stride,
+            };
+            C::multiply(
+                places.extent,
+                out,
+                false,
+                left,
+                self.right.of(&b[b_at as usize..]),
+            )
+        })
+    }
+}
+
+/// `out += beta * bias`, broadcast.
+fn add_bias<C: Compute>(
+    meta: &TensorMeta,
+    out: &mut [C],
+    bias: &[C],
+    strides: &[isize],
+    beta: C,
+) -> Result<(), KernelError> {
+    let dims = meta.dim_order().iter().map(|&dim| usize::from(dim));
+    let walk = Walk::new(dims.map(|dim| (meta.sizes()[dim], [strides[dim]])));
+    walk.check([bias.len()])?;
+    let (_, [step]) = walk.inner();
+    let mut at = 0;
+    walk.runs(|[from], len| {
+        let from = from as usize;
+        let run = &mut out[at..at + len];
+        at += len;
+        if step == 1 {
+            for (to, bias) in run.iter_mut().zip(&bias[from..from + len]) {
+                *to = to.plus(beta.times(*bias));
+            }
+        } else {
+            for (i, to) in run.iter_mut().enumerate() {
+                *to = to.plus(beta.times(bias[from.wrapping_add_signed(step * i as isize)]));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The walk over a batch: positions of the output's and the operands' matrices.
+fn batch_walk(
+    out: &TensorMeta,
+    batch_rank: usize,
+    operands: [&TensorMeta; 2],
+) -> Result<Walk<3>, KernelError> {
+    let sizes = &out.sizes()[..batch_rank];
+    let mut strides = [Strides::new(), Strides::new()];
+    for (strides, meta) in strides.iter_mut().zip(operands) {
+        let own = batch_dims(meta);
+        let batch = (&meta.sizes()[..own], &meta.strides()[..own]);
+        *strides = broadcast_strides_of(batch, sizes)?;
+    }
+    Ok(Walk::new((0..batch_rank).map(|dim| {
+        (
+            sizes[dim],
+            [
+                out.strides()[dim] as isize,
+                strides[0][dim],
+                strides[1][dim],
+            ],
+        )
+    })))
+}

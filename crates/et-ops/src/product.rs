@@ -1,0 +1,169 @@
+//! Matrix products on slices.
+
+use et_kernel::{Bool8, KernelError};
+
+use crate::dims::Walk;
+use crate::number::{Compute, Number};
+
+/// A matrix in a slice: element (i, j) is at `i * row_stride + j * column_stride`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrix<'a, T> {
+    pub(crate) elements: &'a [T],
+    pub(crate) row_stride: usize,
+    pub(crate) column_stride: usize,
+}
+
+/// A matrix to write, with dense or spread rows.
+#[derive(Debug)]
+pub(crate) struct MatrixMut<'a, T> {
+    pub(crate) elements: &'a mut [T],
+    pub(crate) row_stride: usize,
+    pub(crate) column_stride: usize,
+}
+
+/// Rows, columns, and the length of the sums.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+}
+
+/// A type that products are computed in.
+pub(crate) trait Product: Compute {
+    /// `out = a b`, or `out += a b`.
+    ///
+    /// # Errors
+    /// If a matrix does not have as many elements as `extent` says.
+    fn multiply(
+        extent: Extent,
+        out: MatrixMut<'_, Self>,
+        accumulate: bool,
+        a: Matrix<'_, Self>,
+        b: Matrix<'_, Self>,
+    ) -> Result<(), KernelError>;
+}
+
+/// Fails unless `rows` by `columns` elements are inside of a slice of `len`.
+fn expect_inside(
+    (rows, columns): (usize, usize),
+    (row_stride, column_stride): (usize, usize),
+    len: usize,
+) -> Result<(), KernelError> {
+    let [row_stride, column_stride] = [row_stride as isize, column_stride as isize];
+    Walk::new([(rows, [row_stride]), (columns, [column_stride])]).check([len])
+}
+
+fn expect_fits<T>(
+    extent: Extent,
+    out: &MatrixMut<'_, T>,
+    a: &Matrix<'_, T>,
+    b: &Matrix<'_, T>,
+) -> Result<(), KernelError> {
+    let Extent { m, n, k } = extent;
+    expect_inside(
+        (m, n),
+        (out.row_stride, out.column_stride),
+        out.elements.len(),
+    )?;
+    expect_inside((m, k), (a.row_stride, a.column_stride), a.elements.len())?;
+    expect_inside((k, n), (b.row_stride, b.column_stride), b.elements.len())
+}
+
+macro_rules! float_product {
+    ($($rust:ty)+) => {$(
+        impl Product for $rust {
+            fn multiply(
+                extent: Extent,
+                out: MatrixMut<'_, Self>,
+                accumulate: bool,
+                a: Matrix<'_, Self>,
+                b: Matrix<'_, Self>,
+            ) -> Result<(), KernelError> {
+                expect_fits(extent, &out, &a, &b)?;
+                if extent.m == 0 || extent.n == 0 {
+                    return Ok(());
+                }
+                // SAFETY: `expect_fits` found every element that the sizes and strides reach inside of its slice; `out` is
+                // exclusively borrowed, so it is apart from the others.
+                unsafe {
+                    gemm::gemm(
+                        extent.m,
+                        extent.n,
+                        extent.k,
+                        out.elements.as_mut_ptr(),
+                        out.column_stride as isize,
+                        out.row_stride as isize,
+                        accumulate,
+                        a.elements.as_ptr(),
+                        a.column_stride as isize,
+                        a.row_stride as isize,
+                        b.elements.as_ptr(),
+                        b.column_stride as isize,
+                        b.row_stride as isize,
+                        1.0,
+                        1.0,
+                        false,
+                        false,
+                        false,
+                        gemm::Parallelism::None,
+                    );
+                }
+                Ok(())
+            }
+        }
+    )+};
+}
+
+float_product! { f32 f64 }
+
+macro_rules! plain_product {
+    ($($rust:ty)+) => {$(
+        impl Product for $rust {
+            fn multiply(
+                extent: Extent,
+                out: MatrixMut<'_, Self>,
+                accumulate: bool,
+                a: Matrix<'_, Self>,
+                b: Matrix<'_, Self>,
+            ) -> Result<(), KernelError> {
+                expect_fits(extent, &out, &a, &b)?;
+                plain(extent, out, accumulate, a, b);
+                Ok(())
+            }
+        }
+    )+};
+}
+
+plain_product! { u8 i8 i16 i32 i64 Bool8 }
+
+/// Row by row of `b`, so that the inner loop runs along rows.
+fn plain<T: Compute>(
+    extent: Extent,
+    out: MatrixMut<'_, T>,
+    accumulate: bool,
+    a: Matrix<'_, T>,
+    b: Matrix<'_, T>,
+) {
+    let Extent { m, n, k } = extent;
+    for i in 0..m {
+        let at = |j| i * out.row_stride + j * out.column_stride;
+        if !accumulate {
+            (0..n).for_each(|j| out.elements[at(j)] = T::zero());
+        }
+        for l in 0..k {
+            let factor = a.elements[i * a.row_stride + l * a.column_stride];
+            for j in 0..n {
+                let term = factor.times(b.elements[l * b.row_stride + j * b.column_stride]);
+                out.elements[at(j)] = out.elements[at(j)].plus(term);
+            }
+        }
+    }
+}
+
+/// `elements *= factor`.
+pub(crate) fn scale<C: Number + Compute>(elements: &mut [C], factor: C) {
+    if !factor.equal(C::one()) {
+        elements.iter_mut().for_each(|x| *x = x.times(factor));
+    }
+}

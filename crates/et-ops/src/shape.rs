@@ -1,0 +1,556 @@
+//! Operators that only move elements: views made real, parts, repetitions.
+
+use et_kernel::{Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, TensorId};
+use smallvec::SmallVec;
+
+use crate::arguments::output;
+use crate::dims::{self, DimSet, Sizes, Strides, dim_index, dim_set};
+use crate::view::{self, View};
+
+const ANY: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
+
+pub(crate) const KERNELS: &[Kernel] = &[
+    Kernel::new("aten::permute_copy.out", ANY, permute),
+    Kernel::new("aten::transpose_copy.int_out", ANY, transpose),
+    Kernel::new("aten::t_copy.out", ANY, matrix_transpose),
+    Kernel::new("aten::expand_copy.out", ANY, expand),
+    Kernel::new("aten::repeat.out", ANY, repeat),
+    Kernel::new("aten::squeeze_copy.dim_out", ANY, |c| {
+        let dim = c.int(1)?;
+        squeeze(c, &[dim])
+    }),
+    Kernel::new("aten::squeeze_copy.dims_out", ANY, |c| {
+        let dims = c.int_list(1)?;
+        squeeze(c, &dims)
+    }),
+    Kernel::new("aten::unsqueeze_copy.out", ANY, unsqueeze),
+    Kernel::new("aten::slice_copy.Tensor_out", ANY, slice),
+    Kernel::new("aten::narrow_copy.out", ANY, narrow),
+    Kernel::new("aten::select_copy.int_out", ANY, select),
+    Kernel::new("aten::diagonal_copy.out", ANY, diagonal),
+    Kernel::new("aten::unfold_copy.out", ANY, unfold),
+    Kernel::new("aten::flip.out", ANY, flip),
+    Kernel::new("aten::view_copy.out", ANY, reshape),
+    Kernel::new("aten::_unsafe_view.out", ANY, reshape),
+    Kernel::new("aten::alias_copy.out", ANY, |c| whole(c, 1)),
+    Kernel::new("aten::detach_copy.out", ANY, |c| whole(c, 1)),
+    Kernel::new("aten::lift_fresh_copy.out", ANY, |c| whole(c, 1)),
+    Kernel::new("aten::as_strided_copy.out", ANY, as_strided),
+    Kernel::new("aten::pixel_shuffle.out", ANY, pixel_shuffle),
+    Kernel::new("aten::pixel_unshuffle.out", ANY, pixel_unshuffle),
+];
+
+fn whole(context: &mut KernelContext<'_>, out_at: usize) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, out_at)?);
+    let view = View::of(context.meta(input));
+    view::copy(context, out, input, &view)
+}
+
+/// Dimension `i` of the output is dimension `order[i]` of the input.
+fn permute_by(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+    order: &[usize],
+) -> Result<(), KernelError> {
+    let of = View::of(context.meta(input));
+    let view = View {
+        sizes: order.iter().map(|&dim| of.sizes[dim]).collect(),
+        strides: order.iter().map(|&dim| of.strides[dim]).collect(),
+        start: 0,
+    };
+    view::copy(context, out, input, &view)
+}
+
+fn permute(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, dims, out) = (
+        context.tensor(0)?,
+        context.int_list(1)?,
+        output(context, 2)?,
+    );
+    let rank = context.meta(input).rank();
+    if dims.len() != rank {
+        return Err(KernelError::invalid(format!(
+            "a permutation of {} dimensions for a tensor of {rank}",
+            dims.len()
+        )));
+    }
+    dim_set("dimension", &dims, rank)?;
+    let order: SmallVec<[usize; 8]> = dims
+        .iter()
+        .map(|&dim| dim_index("dimension", dim, rank))
+        .collect::<Result<_, _>>()?;
+    permute_by(context, out, input, &order)
+}
+
+fn transpose(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 3)?);
+    let rank = context.meta(input).rank();
+    let a = dim_index("dimension", context.int(1)?, rank)?;
+    let b = dim_index("dimension", context.int(2)?, rank)?;
+    let mut order: SmallVec<[usize; 8]> = (0..rank).collect();
+    if rank > 0 {
+        order.swap(a, b);
+    }
+    permute_by(context, out, input, &order)
+}
+
+fn matrix_transpose(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 1)?);
+    match context.meta(input).rank() {
+        0 | 1 => whole(context, 1),
+        2 => permute_by(context, out, input, &[1, 0]),
+        rank => Err(KernelError::invalid(format!(
+            "t_copy of a tensor of {rank} dimensions; it takes up to 2"
+        ))),
+    }
+}
+
+/// -1 among the sizes keeps the input's.
+fn expand(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, wanted, out) = (
+        context.tensor(0)?,
+        context.int_list(1)?,
+        output(context, 3)?,
+    );
+    let meta = context.meta(input);
+    let added = wanted.len().checked_sub(meta.rank()).ok_or_else(|| {
+        KernelError::invalid("expand_copy to fewer dimensions than the input has")
+    })?;
+    let mut sizes = Sizes::new();
+    for (i, &size) in wanted.iter().enumerate() {
+        sizes.push(match size {
+            -1 if i >= added => meta.sizes()[i - added],
+            size => dims::size("size", size)?,
+        });
+    }
+    dims::numel(&sizes)?;
+    let view = View {
+        strides: dims::broadcast_strides(meta, &sizes)?,
+        sizes,
+        start: 0,
+    };
+    view::copy(context, out, input, &view)
+}
+
+/// As if the input lay in a space where it repeats: dimension `d` of the output is `repeats[d]` times the input's.
+fn repeat(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, repeats, out) = (
+        context.tensor(0)?,
+        context.int_list(1)?,
+        output(context, 2)?,
+    );
+    let repeats = dims::sizes("the number of repeats", &repeats)?;
+    view::expect_same_dtype(context, out, input)?;
+    let meta = context.meta(input);
+    let added = repeats
+        .len()
+        .checked_sub(meta.rank())
+        .ok_or_else(|| KernelError::invalid("fewer repeats than the input has dimensions"))?;
+    let mut whole = View::of(meta);
+    whole.sizes.insert_many(0, std::iter::repeat_n(1, added));
+    whole.strides.insert_many(0, std::iter::repeat_n(0, added));
+    let sizes: Sizes = repeats
+        .iter()
+        .zip(&whole.sizes)
+        .map(|(&repeat, &size)| repeat.checked_mul(size))
+        .collect::<Option<_>>()
+        .ok_or_else(|| KernelError::invalid("a repeated size is too large"))?;
+    dims::numel(&sizes)?;
+    context.resize(out, &sizes)?;
+    let ([out], [input]) = context.disjoint([out], [input])?;
+    // Each dimension in two: which repetition, and where in the input.
+    let (mut region, mut view) = (View::of(out.meta), View::of(out.meta));
+    region.sizes.clear();
+    region.strides.clear();
+    for &dim in out.meta.dim_order() {
+        let dim = usize::from(dim);
+        let (own, stride) = (whole.sizes[dim], out.meta.strides()[dim] as isize);
+        region.sizes.extend([repeats[dim], own]);
+        region.strides.extend([stride * own as isize, stride]);
+    }
+    view.sizes.clone_from(&region.sizes);
+    view.strides = out
+        .meta
+        .dim_order()
+        .iter()
+        .flat_map(|&dim| [0, whole.strides[usize::from(dim)]])
+        .collect();
+    view::copy_region(out, &region, input.bytes, &view)
+}
+
+/// Takes away those of the named dimensions that have size 1.
+fn squeeze(context: &mut KernelContext<'_>, dims: &[i64]) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 2)?);
+    let mut view = View::of(context.meta(input));
+    let rank = view.sizes.len();
+    let named = if dims.is_empty() {
+        DimSet::NONE
+    } else {
+        dim_set("dimension", dims, rank)?
+    };
+    for dim in (0..rank).rev() {
+        if named.contains(dim) && view.sizes[dim] == 1 {
+            view.remove(dim);
+        }
+    }
+    view::copy(context, out, input, &view)
+}
+
+fn unsqueeze(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 2)?);
+    let mut view = View::of(context.meta(input));
+    let dim = dim_index("dimension", context.int(1)?, view.sizes.len() + 1)?;
+    view.insert(dim, 1, 0);
+    view::copy(context, out, input, &view)
+}
+
+/// A part of a dimension, with bounds brought inside as Python does.
+pub(crate) struct Slice {
+    pub(crate) start: usize,
+    pub(crate) step: usize,
+    pub(crate) len: usize,
+}
+
+impl Slice {
+    pub(crate) fn new(
+        size: usize,
+        start: Option<i64>,
+        end: Option<i64>,
+        step: i64,
+    ) -> Result<Self, KernelError> {
+        let step = usize::try_from(step)
+            .ok()
+            .filter(|&step| step > 0)
+            .ok_or_else(|| KernelError::invalid(format!("step {step} is not positive")))?;
+        let inside = |bound: i64| {
+            let bound = if bound < 0 {
+                bound.saturating_add(size as i64)
+            } else {
+                bound
+            };
+            bound.clamp(0, size as i64) as usize
+        };
+        let start = inside(start.unwrap_or(0));
+        let end = inside(end.unwrap_or(i64::MAX)).max(start);
+        Ok(Self {
+            start,
+            step,
+            len: (end - start).div_ceil(step),
+        })
+    }
+
+    /// The view's part along `dim`.
+    pub(crate) fn of(&self, view: View, dim: usize) -> View {
+        // A step beyond the end is never taken.
+        let step = isize::try_from(self.step).unwrap_or(isize::MAX);
+        let step = if self.len > 1 { step } else { 1 };
+        view.slice(dim, self.start, step, self.len)
+    }
+}
+
+/// The rank of a tensor that must have a dimension.
+fn rank_of_some(view: &View) -> Result<usize, KernelError> {
+    match view.sizes.len() {
+        0 => Err(KernelError::invalid("the input has no dimension to cut")),
+        rank => Ok(rank),
+    }
+}
+
+fn slice(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 5)?);
+    let view = View::of(context.meta(input));
+    let dim = dim_index("dimension", context.int(1)?, rank_of_some(&view)?)?;
+    let (start, end) = (context.optional_int(2)?, context.optional_int(3)?);
+    let part = Slice::new(view.sizes[dim], start, end, context.int(4)?)?;
+    view::copy(context, out, input, &part.of(view, dim))
+}
+
+fn narrow(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 4)?);
+    let view = View::of(context.meta(input));
+    let dim = dim_index("dimension", context.int(1)?, rank_of_some(&view)?)?;
+    let (start, len) = (context.int(2)?, dims::size("the length", context.int(3)?)?);
+    let size = view.sizes[dim];
+    let start = usize::try_from(if start < 0 {
+        start.saturating_add(size as i64)
+    } else {
+        start
+    })
+    .ok()
+    .filter(|&start| start <= size && len <= size - start)
+    .ok_or_else(|| KernelError::invalid("narrow_copy outside of the input"))?;
+    view::copy(context, out, input, &view.slice(dim, start, 1, len))
+}
+
+/// An index into a dimension, counted from the end if negative.
+pub(crate) fn index_into(size: usize, index: i64) -> Result<usize, KernelError> {
+    let from_start = if index < 0 {
+        index.saturating_add(size as i64)
+    } else {
+        index
+    };
+    usize::try_from(from_start)
+        .ok()
+        .filter(|&index| index < size)
+        .ok_or_else(|| KernelError::invalid(format!("index {index} is outside of size {size}")))
+}
+
+fn select(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 3)?);
+    let view = View::of(context.meta(input));
+    let dim = dim_index("dimension", context.int(1)?, rank_of_some(&view)?)?;
+    let index = index_into(view.sizes[dim], context.int(2)?)?;
+    view::copy(context, out, input, &view.select(dim, index))
+}
+
+/// `diagonal_copy(self, offset, dim1, dim2)`: the diagonal becomes the last dimension.
+fn diagonal(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 4)?);
+    let mut view = View::of(context.meta(input));
+    let rank = rank_of_some(&view)?;
+    let a = dim_index("dimension", context.int(2)?, rank)?;
+    let b = dim_index("dimension", context.int(3)?, rank)?;
+    if a == b {
+        return Err(KernelError::invalid("a diagonal of one dimension"));
+    }
+    let offset = context.int(1)?;
+    let skipped = usize::try_from(offset.unsigned_abs()).unwrap_or(usize::MAX);
+    let (mut rows, mut columns) = (view.sizes[a], view.sizes[b]);
+    let (cut, stride) = if offset < 0 {
+        (&mut rows, view.strides[a])
+    } else {
+        (&mut columns, view.strides[b])
+    };
+    *cut = cut.saturating_sub(skipped);
+    let len = rows.min(columns);
+    if len > 0 {
+        view.start += stride * skipped as isize;
+    }
+    let step = view.strides[a] + view.strides[b];
+    view.remove(a.max(b));
+    view.remove(a.min(b));
+    view.insert(view.sizes.len(), len, step);
+    view::copy(context, out, input, &view)
+}
+
+/// `unfold_copy(self, dimension, size, step)`: windows, whose inside becomes the last dimension.
+fn unfold(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 4)?);
+    let mut view = View::of(context.meta(input));
+    let dim = dim_index("dimension", context.int(1)?, rank_of_some(&view)?)?;
+    let (size, step) = (
+        dims::size("the size of a window", context.int(2)?)?,
+        dims::size("the step", context.int(3)?)?,
+    );
+    if step == 0 || size > view.sizes[dim] {
+        return Err(KernelError::invalid("windows that do not fit the input"));
+    }
+    let windows = (view.sizes[dim] - size) / step + 1;
+    let stride = view.strides[dim];
+    view.sizes[dim] = windows;
+    view.strides[dim] = stride.saturating_mul(isize::try_from(step).unwrap_or(isize::MAX));
+    if windows == 1 {
+        view.strides[dim] = 0;
+    }
+    view.insert(view.sizes.len(), size, stride);
+    view::copy(context, out, input, &view)
+}
+
+fn flip(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, dims, out) = (
+        context.tensor(0)?,
+        context.int_list(1)?,
+        output(context, 2)?,
+    );
+    let mut view = View::of(context.meta(input));
+    let rank = view.sizes.len();
+    if !dims.is_empty() {
+        let flipped = dim_set("dimension", &dims, rank)?;
+        for dim in (0..rank).filter(|&dim| flipped.contains(dim)) {
+            let size = view.sizes[dim];
+            view = view.slice(dim, size.saturating_sub(1), -1, size);
+        }
+    }
+    view::copy(context, out, input, &view)
+}
+
+/// The shape that a list asks for, in which one -1 stands for what is left of `numel` elements.
+pub(crate) fn inferred_shape(wanted: &[i64], numel: usize) -> Result<Sizes, KernelError> {
+    let refused = || KernelError::invalid(format!("{numel} elements cannot have shape {wanted:?}"));
+    let mut open = None;
+    let mut sizes = Sizes::new();
+    for (i, &size) in wanted.iter().enumerate() {
+        if size == -1 && open.is_none() {
+            open = Some(i);
+            sizes.push(1);
+        } else {
+            sizes.push(usize::try_from(size).map_err(|_| refused())?);
+        }
+    }
+    let known = dims::numel(&sizes)?;
+    match open {
+        Some(open) if known > 0 && numel.is_multiple_of(known) => sizes[open] = numel / known,
+        None if known == numel => {}
+        _ => return Err(refused()),
+    }
+    Ok(sizes)
+}
+
+fn reshape(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, wanted, out) = (
+        context.tensor(0)?,
+        context.int_list(1)?,
+        output(context, 2)?,
+    );
+    let meta = context.meta(input);
+    let sizes = inferred_shape(&wanted, meta.numel())?;
+    let view = View {
+        strides: dims::dense_strides(&sizes),
+        sizes,
+        start: 0,
+    };
+    if meta.is_contiguous() {
+        return view::copy(context, out, input, &view);
+    }
+    view::expect_same_dtype(context, out, input)?;
+    context.resize(out, &view.sizes)?;
+    let temp = context.temp();
+    let ([out], [input]) = context.disjoint([out], [input])?;
+    let dense = view::dense_copy(temp, input)?;
+    let region = View::of(out.meta);
+    view::copy_region(out, &region, dense, &view)
+}
+
+fn as_strided(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 4)?);
+    let sizes = dims::sizes("size", &context.int_list(1)?)?;
+    let strides: Strides = context
+        .int_list(2)?
+        .iter()
+        .map(|&stride| stride as isize)
+        .collect();
+    let start = context.optional_int(3)?.unwrap_or(0);
+    if sizes.len() != strides.len() || start < 0 || strides.iter().any(|&stride| stride < 0) {
+        return Err(KernelError::invalid(
+            "as_strided_copy with strides that do not fit the sizes, or negative ones",
+        ));
+    }
+    dims::numel(&sizes)?;
+    let view = View {
+        sizes,
+        strides,
+        start: start as isize,
+    };
+    view::copy(context, out, input, &view)
+}
+
+/// Channels `[.., c·f·f, h, w]` become pixels `[.., c, h·f, w·f]`.
+fn pixel_shuffle(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, factor, out) = pixel_arguments(context)?;
+    let of = View::of(context.meta(input));
+    let rank = of.sizes.len();
+    let [c, h, w] = [of.sizes[rank - 3], of.sizes[rank - 2], of.sizes[rank - 1]];
+    let square = factor
+        .checked_mul(factor)
+        .filter(|&square| c.is_multiple_of(square));
+    let square = square.ok_or_else(|| {
+        KernelError::invalid(format!(
+            "{c} channels do not make pixels of factor {factor}"
+        ))
+    })?;
+    let mut sizes = of.sizes.clone();
+    sizes[rank - 3] = c / square;
+    sizes[rank - 2] = h.saturating_mul(factor);
+    sizes[rank - 1] = w.saturating_mul(factor);
+    // Seen as [.., c, h, f, w, f] on both sides.
+    let mut view = of.clone();
+    let [cs, hs, ws] = [
+        of.strides[rank - 3],
+        of.strides[rank - 2],
+        of.strides[rank - 1],
+    ];
+    view.sizes.truncate(rank - 3);
+    view.strides.truncate(rank - 3);
+    view.sizes.extend([c / square, h, factor, w, factor]);
+    view.strides
+        .extend([cs * square as isize, hs, cs * factor as isize, ws, cs]);
+    copy_split(context, out, input, &sizes, |strides| {
+        let [c, h, w] = strides;
+        let f = factor as isize;
+        ([c, h * f, h, w * f, w].into_iter().collect(), view)
+    })
+}
+
+/// Pixels `[.., c, h·f, w·f]` become channels `[.., c·f·f, h, w]`.
+fn pixel_unshuffle(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, factor, out) = pixel_arguments(context)?;
+    let of = View::of(context.meta(input));
+    let rank = of.sizes.len();
+    let [c, h, w] = [of.sizes[rank - 3], of.sizes[rank - 2], of.sizes[rank - 1]];
+    if !h.is_multiple_of(factor) || !w.is_multiple_of(factor) {
+        return Err(KernelError::invalid(format!(
+            "{h} by {w} pixels do not divide by {factor}"
+        )));
+    }
+    let mut sizes = of.sizes.clone();
+    sizes[rank - 3] = c.saturating_mul(factor).saturating_mul(factor);
+    sizes[rank - 2] = h / factor;
+    sizes[rank - 1] = w / factor;
+    // Seen as [.., c, f, f, h, w] on both sides.
+    let mut view = of.clone();
+    let f = factor as isize;
+    let [cs, hs, ws] = [
+        of.strides[rank - 3],
+        of.strides[rank - 2],
+        of.strides[rank - 1],
+    ];
+    view.sizes.truncate(rank - 3);
+    view.strides.truncate(rank - 3);
+    view.sizes
+        .extend([c, factor, factor, h / factor, w / factor]);
+    view.strides.extend([cs, hs, ws, hs * f, ws * f]);
+    copy_split(context, out, input, &sizes, |strides| {
+        let [c, h, w] = strides;
+        ([c * f * f, c * f, c, h, w].into_iter().collect(), view)
+    })
+}
+
+fn pixel_arguments(
+    context: &KernelContext<'_>,
+) -> Result<(TensorId, usize, TensorId), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 2)?);
+    let factor = dims::size("the factor", context.int(1)?)?;
+    if factor == 0 || context.meta(input).rank() < 3 {
+        return Err(KernelError::invalid(
+            "pixels need 3 dimensions and a factor above 0",
+        ));
+    }
+    Ok((input, factor, out))
+}
+
+/// Resizes `out` to `sizes` and copies a view whose last 3 dimensions are seen as 5 on both sides. `split` is given the
+/// output's strides of the 3 and returns those of the 5, and the view.
+fn copy_split(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+    sizes: &[usize],
+    split: impl FnOnce([isize; 3]) -> (Strides, View),
+) -> Result<(), KernelError> {
+    view::expect_same_dtype(context, out, input)?;
+    dims::numel(sizes)?;
+    context.resize(out, sizes)?;
+    let ([out], [input]) = context.disjoint([out], [input])?;
+    let mut region = View::of(out.meta);
+    let rank = region.strides.len();
+    let (inner, view) = split([
+        region.strides[rank - 3],
+        region.strides[rank - 2],
+        region.strides[rank - 1],
+    ]);
+    region.strides.truncate(rank - 3);
+    region.strides.extend(inner);
+    region.sizes.clone_from(&view.sizes);
+    view::copy_region(out, &region, input.bytes, &view)
+}

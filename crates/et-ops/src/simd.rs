@@ -1,0 +1,40 @@
+//! Loops compiled for the machine's widest vectors, chosen at run time.
+
+use pulp::{Arch, NullaryFnOnce};
+
+/// Runs `work`, compiled several times over: for plain machines and for those with wider vectors. Only what is inlined into
+/// it gains, so `work` is a struct whose `call` is `#[inline(always)]`, or one of the loops below.
+#[inline(always)]
+pub(crate) fn run<W: NullaryFnOnce>(work: W) -> W::Output {
+    Arch::new().dispatch(work)
+}
+
+/// `to[i] = f(from[i])`, as far as both slices go.
+pub(crate) fn map<A: Copy, O>(from: &[A], to: &mut [O], f: impl Fn(A) -> O) {
+    struct Work<'a, A, O, F>(&'a [A], &'a mut [O], F);
+    impl<A: Copy, O, F: Fn(A) -> O> NullaryFnOnce for Work<'_, A, O, F> {
+        type Output = ();
+        #[inline(always)]
+        fn call(self) {
+            for (to, from) in self.1.iter_mut().zip(self.0) {
+                *to = (self.2)(*from);
+            }
+        }
+    }
+    run(Work(from, to, f));
+}
+
+/// `to[i] = f(a[i], b[i])`, as far as all slices go.
+pub(crate) fn map2<A: Copy, B: Copy, O>(a: &[A], b: &[B], to: &mut [O], f: impl Fn(A, B) -> O) {
+    struct Work<'a, A, B, O, F>(&'a [A], &'a [B], &'a mut [O], F);
+    impl<A: Copy, B: Copy, O, F: Fn(A, B) -> O> NullaryFnOnce for Work<'_, A, B, O, F> {
+        type Output = ();
+        #[inline(always)]
+        fn call(self) {
+            for ((to, a), b) in self.2.iter_mut().zip(self.0).zip(self.1) {
+                *to = (self.3)(*a, *b);
+            }
+        }
+    }
+    run(Work(a, b, to, f));
+}

@@ -1,0 +1,223 @@
+//! Moving elements about: every operator that only does so says where each output element comes from as strides over the
+//! input, and one loop copies.
+
+use et_kernel::{
+    Arguments, Element, KernelContext, KernelError, TensorId, TensorIn, TensorMeta, TensorOut,
+};
+use et_memory::Arena;
+
+use crate::dims::{self, Sizes, Strides, Walk};
+use crate::dispatch::word;
+use crate::elementwise::scratch;
+
+/// Edge of the square blocks that transpositions are done in.
+const TILE: usize = 16;
+
+/// A tensor's elements seen in another shape.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// The shape.
+    pub(crate) sizes: Sizes,
+    /// Elements from one index to the next in the tensor's memory, for each dimension of the shape.
+    pub(crate) strides: Strides,
+    /// Where index 0 is in the tensor's memory.
+    pub(crate) start: isize,
+}
+
+impl View {
+    /// A tensor as it is.
+    pub(crate) fn of(meta: &TensorMeta) -> Self {
+        Self {
+            sizes: meta.sizes().into(),
+            strides: dims::strides(meta),
+            start: 0,
+        }
+    }
+
+    /// The part `start`, `start + step`, … of `len` indices along `dim`.
+    #[must_use]
+    pub(crate) fn slice(mut self, dim: usize, start: usize, step: isize, len: usize) -> Self {
+        self.start += self.strides[dim] * start as isize;
+        self.strides[dim] = self.strides[dim].saturating_mul(step);
+        self.sizes[dim] = len;
+        self
+    }
+
+    /// Without `dim`, at `index` of it.
+    #[must_use]
+    pub(crate) fn select(mut self, dim: usize, index: usize) -> Self {
+        self.start += self.strides[dim] * index as isize;
+        self.remove(dim);
+        self
+    }
+
+    /// Takes a dimension away, at its index 0.
+    pub(crate) fn remove(&mut self, dim: usize) {
+        self.sizes.remove(dim);
+        self.strides.remove(dim);
+    }
+
+    /// Adds a dimension before `dim`.
+    pub(crate) fn insert(&mut self, dim: usize, size: usize, stride: isize) {
+        self.sizes.insert(dim, size);
+        self.strides.insert(dim, stride);
+    }
+}
+
+/// Fails unless the two tensors have elements of one type.
+pub(crate) fn expect_same_dtype(
+    context: &KernelContext<'_>,
+    a: TensorId,
+    b: TensorId,
+) -> Result<(), KernelError> {
+    let (a, b) = (context.meta(a).dtype(), context.meta(b).dtype());
+    if a == b {
+        return Ok(());
+    }
+    Err(KernelError::invalid(format!(
+        "the input has elements {a} and the output {b}"
+    )))
+}
+
+/// Makes `out` a copy of a view of `input`.
+pub(crate) fn copy(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+    view: &View,
+) -> Result<(), KernelError> {
+    expect_same_dtype(context, out, input)?;
+    context.resize(out, &view.sizes)?;
+    if context.place(out)? == context.place(input)? && is_whole(context, out, input, view) {
+        return Ok(());
+    }
+    let ([out], [input]) = context.disjoint([out], [input])?;
+    let region = View::of(out.meta);
+    copy_region(out, &region, input.bytes, view)
+}
+
+/// The bytes of a tensor in index order: its own, or a copy.
+pub(crate) fn dense_copy<'a>(
+    temp: &'a Arena,
+    input: TensorIn<'a>,
+) -> Result<&'a [u8], KernelError> {
+    if input.meta.is_contiguous() {
+        return Ok(input.bytes);
+    }
+    let dtype = input.meta.dtype();
+    let view = View::of(input.meta);
+    let dense = dims::dense_strides(&view.sizes);
+    let walk =
+        Walk::new((0..view.sizes.len()).map(|d| (view.sizes[d], [dense[d], view.strides[d]])));
+    word!(dtype, T => {
+        let to = scratch::<T>(temp, input.meta.numel())?;
+        copy_walk(&walk, to, words::<T>(input.bytes)?)?;
+        Ok(et_kernel::as_bytes(to))
+    })
+}
+
+/// Whether the view has the input's elements in the order of its memory, for `out` too.
+fn is_whole(context: &KernelContext<'_>, out: TensorId, input: TensorId, view: &View) -> bool {
+    let (out, input) = (context.meta(out), context.meta(input));
+    let walk = walk_in_order(out, &View::of(out), view);
+    out.numel() == input.numel()
+        && view.start == 0
+        && matches!(walk.inner(), (n, [_, 1]) if n == out.numel())
+}
+
+/// Copies a view of elements that lie in `from` to a region of an output, of the same shape.
+pub(crate) fn copy_region(
+    mut out: TensorOut<'_>,
+    region: &View,
+    from: &[u8],
+    view: &View,
+) -> Result<(), KernelError> {
+    let walk = walk_in_order(out.meta, region, view);
+    word!(out.meta.dtype(), T => copy_walk(&walk, words_mut::<T>(&mut out)?, words::<T>(from)?))
+}
+
+/// The walk over a region of an output in the order of its memory, along with a view of the input.
+fn walk_in_order(out: &TensorMeta, region: &View, view: &View) -> Walk<2> {
+    debug_assert_eq!(region.sizes, view.sizes);
+    let dim = |dim: usize| (region.sizes[dim], [region.strides[dim], view.strides[dim]]);
+    let walk = if out.rank() == region.sizes.len() {
+        Walk::new(out.dim_order().iter().map(|&d| dim(usize::from(d))))
+    } else {
+        Walk::new((0..region.sizes.len()).map(dim))
+    };
+    walk.starting_at([region.start, view.start])
+}
+
+/// Bytes as elements of a type of the same size.
+pub(crate) fn words<T: Element>(bytes: &[u8]) -> Result<&[T], KernelError> {
+    et_kernel::from_bytes(bytes).ok_or_else(|| et_kernel::TensorError::Misaligned.into())
+}
+
+/// An output's bytes as elements of a type of the same size.
+pub(crate) fn words_mut<'a, T: Element>(
+    out: &'a mut TensorOut<'_>,
+) -> Result<&'a mut [T], KernelError> {
+    et_kernel::from_bytes_mut(out.bytes).ok_or_else(|| et_kernel::TensorError::Misaligned.into())
+}
+
+/// Copies along a walk whose positions are those in `to` and in `from`.
+pub(crate) fn copy_walk<T: Copy>(
+    walk: &Walk<2>,
+    to: &mut [T],
+    from: &[T],
+) -> Result<(), KernelError> {
+    walk.check([to.len(), from.len()])?;
+    let (_, [to_step, from_step]) = walk.inner();
+    if to_step == 1
+        && from_step != 1
+        && from_step != 0
+        && let Some(dim) = walk.find([None, Some(1)])
+    {
+        return copy_transposed(walk.clone().with_second_innermost(dim), to, from);
+    }
+    walk.runs(|[at, source], len| {
+        let (at, source) = (at as usize, source as usize);
+        match (to_step, from_step) {
+            (1, 1) => to[at..at + len].copy_from_slice(&from[source..source + len]),
+            (1, 0) => to[at..at + len].fill(from[source]),
+            (1, _) => {
+                for (i, to) in to[at..at + len].iter_mut().enumerate() {
+                    *to = from[source.wrapping_add_signed(from_step * i as isize)];
+                }
+            }
+            _ => {
+                for i in 0..len as isize {
+                    to[at.wrapping_add_signed(to_step * i)] =
+                        from[source.wrapping_add_signed(from_step * i)];
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The innermost dimension is dense in `to`, the one around it in `from`: square blocks, so that both sides use whole cache
+/// lines.
+fn copy_transposed<T: Copy>(walk: Walk<2>, to: &mut [T], from: &[T]) -> Result<(), KernelError> {
+    let (columns, [_, from_row]) = walk.inner();
+    let walk = walk.outer();
+    let (_, [to_row, _]) = walk.inner();
+    walk.runs(|[at, source], rows| {
+        for row in (0..rows).step_by(TILE) {
+            let rows = row..rows.min(row + TILE);
+            for column in (0..columns).step_by(TILE) {
+                let columns = TILE.min(columns - column);
+                for row in rows.clone() {
+                    let at = at.wrapping_add(to_row * row as isize) as usize + column;
+                    let source = source + row as isize + from_row * column as isize;
+                    let mut source = source as usize;
+                    for to in &mut to[at..at + columns] {
+                        *to = from[source];
+                        source = source.wrapping_add_signed(from_row);
+                    }
+                }
+            }
+        }
+        Ok(())
+    })
+}
