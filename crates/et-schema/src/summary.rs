@@ -4,12 +4,14 @@
 //! is refused for running; what is absent or unknown then shows as such. With the feature `serde`
 //! they serialise to the JSON of `et inspect --json`.
 
+mod data;
 mod method;
 mod value;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+pub use data::{ConstantSummary, SegmentSummary};
 pub use method::{
     BufferDeviceSummary, CompileSpecSummary, DelegateSummary, KindCounts, MethodSummary,
     ProcessedSummary,
@@ -20,9 +22,9 @@ pub use value::{
 
 use crate::container::{Bytes, FileKind, PteHeader};
 use crate::flat_tensor::{ParsedFlatTensor, TensorLayoutView};
-use crate::owned::{DataSegment, NamedData, SubsegmentOffsets};
+use crate::owned::{NamedData, SubsegmentOffsets};
 use crate::program::ParsedProgram;
-use crate::view::{SegmentView, SubsegmentView};
+use crate::view::SubsegmentView;
 
 /// What is in a program.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,9 +37,12 @@ pub struct ProgramSummary {
     /// The schema version; 0.
     pub schema_version: u32,
     /// The segment table.
-    pub segments: Vec<DataSegment>,
+    pub segments: Vec<SegmentSummary>,
     /// Where constants begin.
     pub constant_segment: Option<SubsegmentOffsets>,
+    /// The constants that tensors use, by index. Extends the recorded metadata, as do the positions
+    /// and alignments of segments.
+    pub constants: Vec<ConstantSummary>,
     /// Constants inside of the FlatBuffer, entry 0 included.
     pub num_inline_constant_buffers: usize,
     /// Where initial data begins.
@@ -58,8 +63,12 @@ impl ProgramSummary {
             file_identifier: identifier(program.flatbuffer()),
             extended_header: program.layout().pte_header().map(HeaderSummary::new),
             schema_version: root.version(),
-            segments: root.segments().map(segment).collect(),
+            segments: root
+                .segments()
+                .map(|it| SegmentSummary::new(root.layout(), it))
+                .collect(),
             constant_segment: root.constant_segment().map(subsegment),
+            constants: data::constants(root, program.flatbuffer()),
             num_inline_constant_buffers: root.inline_constants().len(),
             mutable_data_segments: root
                 .table()
@@ -124,7 +133,7 @@ pub struct FlatTensorSummary {
     /// Bytes of segment data.
     pub segment_data_size: u64,
     /// The segment table.
-    pub segments: Vec<DataSegment>,
+    pub segments: Vec<SegmentSummary>,
     /// The named blobs.
     pub named_data: Vec<NamedTensorSummary>,
 }
@@ -139,7 +148,10 @@ impl FlatTensorSummary {
             schema_version: root.version(),
             segment_base_offset: header.map_or(0, |header| header.segment_base_offset),
             segment_data_size: header.map_or(0, |header| header.segment_data_size),
-            segments: root.segments().map(segment).collect(),
+            segments: root
+                .segments()
+                .map(|it| SegmentSummary::new(root.layout(), it))
+                .collect(),
             named_data: root
                 .entries()
                 .map(|entry| NamedTensorSummary {
@@ -197,13 +209,6 @@ impl TensorLayoutSummary {
 fn identifier(flatbuffer: &[u8]) -> String {
     let bytes = Bytes::first_of(flatbuffer.get(4..8).unwrap_or_default());
     bytes.as_slice().escape_ascii().to_string()
-}
-
-fn segment(view: SegmentView) -> DataSegment {
-    DataSegment {
-        offset: view.offset,
-        size: view.size,
-    }
 }
 
 fn subsegment(view: SubsegmentView<'_>) -> SubsegmentOffsets {
