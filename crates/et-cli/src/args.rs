@@ -1,6 +1,10 @@
 //! The command line.
 
+use crate::literal::{self, Input};
+use crate::options::{self, Simulate};
 use clap::{Args, Parser, Subcommand};
+use et_device::Device;
+use et_schema::ScalarType;
 use std::path::PathBuf;
 
 /// Inspects, verifies and runs ExecuTorch programs.
@@ -21,6 +25,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Check files and list all problems
     Verify(VerifyArgs),
+    /// Load a program, run it, and check or keep its outputs
+    Run(Box<RunArgs>),
     /// List the device types, the devices and why one is not available
     Devices(JsonArg),
     /// List the operators of this build
@@ -58,6 +64,60 @@ pub(crate) struct VerifyArgs {
     /// Programs (.pte) and tensor data (.ptd), or `-` for standard input
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  et run model.pte --simulate
+  et run model.pte --input a.npy --input int:3 --output-dir out
+  et run model.pte --calls case/meta.json --expect case --simulate cuda:2
+
+Without --input and --calls the inputs are made up, the same ones every time.")]
+pub(crate) struct RunArgs {
+    /// The program (.pte), or `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The method [default: forward, or the only one]
+    #[arg(long, value_name = "NAME", conflicts_with = "calls")]
+    pub(crate) method: Option<String>,
+    /// External tensor data (.ptd); repeatable
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Vec<PathBuf>,
+    /// The next input: a .npy file, or int:4, double:2.5, bool:true, string:one, none; repeatable
+    #[arg(long, value_name = "VALUE", value_parser = literal::parse, conflicts_with = "calls",
+        allow_hyphen_values = true)]
+    pub(crate) input: Vec<Input>,
+    /// A JSON document that lists calls, made one after the other on the same loaded program
+    #[arg(long, value_name = "FILE")]
+    pub(crate) calls: Option<PathBuf>,
+    /// Where the outputs go: run<I>_out<J>.npy and outputs.json
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output_dir: Option<PathBuf>,
+    /// A folder of recorded outputs to compare with
+    #[arg(long, value_name = "DIR")]
+    pub(crate) expect: Option<PathBuf>,
+    /// How far elements of a type may be off, relative to the largest expected one; repeatable
+    #[arg(long, value_name = "TYPE=NUMBER", value_parser = options::parse_tolerance,
+        requires = "expect")]
+    pub(crate) tol: Vec<(ScalarType, f64)>,
+    /// Let a simulated device take the place of the real one
+    #[arg(long, value_name = "cuda[:COUNT]", value_parser = options::parse_simulate)]
+    pub(crate) simulate: Option<Simulate>,
+    /// Use one device in place of another; repeatable
+    #[arg(long, value_name = "FROM=TO", value_parser = options::parse_mapping)]
+    pub(crate) device_map: Vec<(Device, Device)>,
+    /// Let all methods use one set of planned buffers: less memory, and state in common
+    #[arg(long)]
+    pub(crate) share_arenas: bool,
+    /// Write what happened on the devices
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// The most bytes that made-up inputs may have together
+    #[arg(long, value_name = "BYTES", value_parser = options::parse_nbytes, default_value = "1G")]
+    pub(crate) max_input_bytes: u64,
     #[command(flatten)]
     pub(crate) json: JsonArg,
 }

@@ -4,4 +4,5 @@ pub(crate) mod completions;
 pub(crate) mod devices;
 pub(crate) mod inspect;
 pub(crate) mod ops;
+pub(crate) mod run;
 pub(crate) mod verify;

@@ -2,13 +2,25 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod calls;
 mod command;
+mod compare;
+mod expect;
 mod failure;
+mod inputs;
+mod layout;
+mod literal;
+mod npy;
+mod options;
+mod random;
 mod render;
 mod report;
+mod results;
 mod source;
 mod stream;
 mod survey;
+mod trace;
+mod value;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -24,7 +36,7 @@ use std::process::ExitCode;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(options::complete_simulate(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(usage(&error)),
     };
@@ -46,6 +58,7 @@ fn run(command: &Command) -> (&'static str, bool, Result<Report, Failure>) {
             )
         }
         Command::Verify(args) => ("et-verify", args.json.json, command::verify::run(args)),
+        Command::Run(args) => ("et-run", args.json.json, command::run::run(args)),
         Command::Devices(args) => ("et-devices", args.json, command::devices::run()),
         Command::Ops(args) => ("et-ops", args.json, command::ops::run()),
         Command::Completions { shell } => (

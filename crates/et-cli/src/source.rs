@@ -1,15 +1,19 @@
 //! FILE arguments: a path that is read piece by piece, or `-` for standard input.
 
 use crate::failure::{Blame, Failure};
+use et_module::DataSource;
 use et_schema::{ByteSource, ReadError, SourceError};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-/// A file that was opened, or all of standard input.
+/// A file that was opened, or all of standard input. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Source(Arc<Inner>);
+
 #[derive(Debug)]
-pub(crate) struct Source {
+struct Inner {
     path: PathBuf,
     content: Content,
 }
@@ -31,27 +35,28 @@ impl Source {
             open_file(path)
         };
         let content = content.map_err(|error| Failure::io("read", path, &error))?;
-        Ok(Self {
-            path: path.into(),
-            content,
-        })
+        Ok(Self::new(path, content))
     }
 
     /// Bytes that stand in for a file.
     #[cfg(test)]
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        Self {
-            path: "test".into(),
-            content: Content::Bytes(bytes),
-        }
+        Self::new(Path::new("test"), Content::Bytes(bytes))
+    }
+
+    fn new(path: &Path, content: Content) -> Self {
+        Self(Arc::new(Inner {
+            path: path.into(),
+            content,
+        }))
     }
 
     /// The name to show: the path, or what standard input is called.
     pub(crate) fn name(&self) -> String {
-        if self.path == Path::new("-") {
+        if self.0.path == Path::new("-") {
             return "standard input".into();
         }
-        self.path.display().to_string()
+        self.0.path.display().to_string()
     }
 
     /// The failure that a refused file is.
@@ -94,16 +99,19 @@ fn read_all(stream: &mut impl Read) -> io::Result<Content> {
     Ok(Content::Bytes(bytes))
 }
 
+/// Segments are read when a method needs them.
+impl DataSource for Source {}
+
 impl ByteSource for Source {
     fn len(&self) -> u64 {
-        match &self.content {
+        match &self.0.content {
             Content::File { nbytes, .. } => *nbytes,
             Content::Bytes(bytes) => ByteSource::len(bytes),
         }
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), SourceError> {
-        let (file, nbytes) = match &self.content {
+        let (file, nbytes) = match &self.0.content {
             Content::Bytes(bytes) => return bytes.read_at(offset, into),
             Content::File { file, nbytes } => (file, *nbytes),
         };

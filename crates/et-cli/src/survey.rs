@@ -138,16 +138,10 @@ impl Survey {
         }
     }
 
-    /// The counts as fields of a method in a document.
-    pub(crate) fn to_json(&self, plan: &PlanView<'_>) -> Json {
-        let operators: BTreeMap<String, u64> = plan
-            .operators()
-            .zip(&self.operator_calls)
-            .map(|(operator, calls)| (operator_name(operator.name, operator.overload), *calls))
-            .collect();
+    /// The counts that summaries of et-schema lack, as fields of a method in a document.
+    pub(crate) fn to_json(&self) -> Json {
         let copies: Vec<Json> = self.copies.iter().map(Copy::to_json).collect();
         json!({
-            "operator_calls": operators,
             "delegate_calls": self.delegate_calls,
             "memory_per_device": self.memory,
             "copies": copies,

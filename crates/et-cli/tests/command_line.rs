@@ -220,3 +220,147 @@ fn a_full_disk_has_status_3() {
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("cannot write to stdout"));
 }
+
+/// `et run` of the program that needs one device, with more arguments.
+fn run_on_device(arguments: &[&str]) -> Output {
+    let mut all = vec!["run", "dev_single_add/model.pte"];
+    all.extend(arguments);
+    et(&all)
+}
+
+const RECORDED: [&str; 4] = [
+    "--calls",
+    "dev_single_add/meta.json",
+    "--expect",
+    "dev_single_add",
+];
+
+#[test]
+fn recorded_calls_give_the_recorded_outputs_and_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace.json");
+    let out = dir.path().join("out");
+    let mut arguments = vec![
+        "--simulate",
+        "cuda:2",
+        "--json",
+        "--trace",
+        trace.to_str().unwrap(),
+    ];
+    arguments.extend(["--output-dir", out.to_str().unwrap()]);
+    arguments.extend(RECORDED);
+    let output = run_on_device(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    let document = document(&output);
+    assert_eq!(document["expect"]["outputs"], 1);
+    assert_eq!(document["expect"]["mismatches"], serde_json::json!([]));
+
+    let trace: Value = serde_json::from_slice(&std::fs::read(trace).unwrap()).unwrap();
+    let words = |events: &Value, origin: &str| -> Vec<String> {
+        let events = events.as_array().unwrap().iter();
+        let ours = events.filter(|event| event["origin"] == origin);
+        ours.map(|event| event["ev"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        words(&trace["load"]["forward"], "runtime"),
+        ["alloc", "fill", "delegate_init"]
+    );
+    let run = ["execute_begin", "h2d", "h2d", "delegate", "d2h", "output"];
+    assert_eq!(words(&trace["runs"][0], "runtime"), run);
+
+    // What was written can be read back as an input.
+    let written = out.join("run0_out0.npy");
+    let recorded = std::fs::read(fixtures().join("dev_single_add/out_0.npy")).unwrap();
+    assert_eq!(std::fs::read(&written).unwrap(), recorded);
+    let file = written.to_str().unwrap();
+    let again = run_on_device(&["--simulate", "--input", file, "--input", file]);
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
+}
+
+#[test]
+fn made_up_inputs_are_the_same_every_time_and_said_so() {
+    let [first, second] = [(); 2].map(|()| run_on_device(&["--simulate"]));
+    assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
+    assert!(text(&first.stdout).contains("the inputs were made up"));
+    assert_eq!(first.stdout, second.stdout);
+}
+
+#[test]
+fn a_bare_simulate_leaves_the_file_alone() {
+    let output = et(&["run", "--simulate", "dev_single_add/model.pte"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_device_that_is_not_there_says_what_needs_it_and_how_to_simulate() {
+    let output = run_on_device(&[]);
+    if output.status.code() == Some(0) {
+        eprintln!("skipped: this machine has a CUDA device");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(3));
+    let message = text(&output.stderr);
+    assert_eq!(message.lines().count(), 1, "{message}");
+    for part in ["planned buffer 2", "96 bytes", "cuda:0", "--simulate"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_simulated_device_too_few_says_how_many_there_are() {
+    let few = ["--simulate", "cuda:1", "--device-map", "cuda:0=cuda:1"];
+    let output = run_on_device(&few);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        text(&output.stderr).contains("cuda:COUNT"),
+        "{}",
+        text(&output.stderr)
+    );
+    let enough = ["--simulate", "cuda:2", "--device-map", "cuda:0=cuda:1"];
+    assert_eq!(run_on_device(&enough).status.code(), Some(0));
+}
+
+#[test]
+fn a_wrong_output_is_a_failure_that_names_the_element() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorded = fixtures().join("dev_single_add/out_0.npy");
+    let mut bytes = std::fs::read(recorded).unwrap();
+    // The last element becomes 2, whatever it was.
+    let end = bytes.len();
+    bytes[end - 4..].copy_from_slice(&2f32.to_le_bytes());
+    std::fs::write(dir.path().join("out_0.npy"), bytes).unwrap();
+    let folder = dir.path().to_str().unwrap();
+    let calls = [
+        "--simulate",
+        "--calls",
+        "dev_single_add/meta.json",
+        "--expect",
+        folder,
+    ];
+    let output = run_on_device(&calls);
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
+    assert!(
+        message.contains("run 0, output 0: at [1, 2] expected 2"),
+        "{message}"
+    );
+    let wide = [&calls[..], &["--tol", "FLOAT=100"]].concat();
+    assert_eq!(run_on_device(&wide).status.code(), Some(0));
+}
+
+#[test]
+fn inputs_that_do_not_fit_are_failures_of_the_run() {
+    let run = |arguments: &[&str]| {
+        let output = et(&[&["run", "add/model.pte"], arguments].concat());
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+        text(&output.stderr).to_owned()
+    };
+    let good = "add/in_0.npy";
+    assert!(run(&["--input", good]).contains("takes 2 inputs, and 1 were given"));
+    assert!(run(&["--input", good, "--input", "int:3"]).contains("input 1"));
+    assert!(run(&["--input", good, "--input", "linear/in_0.npy"]).contains("input 1"));
+    assert!(run(&["--input", good, "--input", "add/model.pte"]).contains("not a .npy file"));
+    assert!(run(&["--max-input-bytes", "47"]).contains("--max-input-bytes"));
+    assert!(run(&["--method", "backward"]).contains("forward"));
+}

@@ -10,9 +10,10 @@ use crate::report::{Report, pretty};
 use crate::source::Source;
 use crate::survey::Survey;
 use et_schema::{
-    ParsedProgram, PlanView, Problems, Processed, ProgramView, VerifiedProgram, owned,
+    ParsedProgram, Problems, Processed, ProgramView, VerifiedProgram, owned,
+    summary::ProgramSummary,
 };
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
 /// Shows a program; a failure if it is not valid, with all that could be read.
@@ -41,7 +42,7 @@ fn dump(source: &Source) -> Result<Report, Failure> {
 fn inspect(source: &Source) -> Result<Report, Failure> {
     let program = ParsedProgram::read(source).map_err(|error| source.refused(&error))?;
     let problems = program.problems();
-    let report = report(&source.name(), &program.root(), &problems);
+    let report = report(&source.name(), &program, &problems);
     match problems.errors().next() {
         None => Ok(report),
         Some(first) => {
@@ -55,32 +56,39 @@ fn inspect(source: &Source) -> Result<Report, Failure> {
     }
 }
 
-fn report(name: &str, program: &ProgramView<'_>, problems: &Problems) -> Report {
-    let mut report = Report::text(header(name, program));
-    segments(program).write_to(&mut report.text);
-    named_data(program).write_to(&mut report.text);
-    for plan in program.plans() {
-        method::write(&mut report.text, program, &plan);
+fn report(name: &str, program: &ParsedProgram, problems: &Problems) -> Report {
+    let root = program.root();
+    let mut report = Report::text(header(name, &root));
+    segments(&root).write_to(&mut report.text);
+    named_data(&root).write_to(&mut report.text);
+    for plan in root.plans() {
+        method::write(&mut report.text, &root, &plan);
     }
     if !problems.list.is_empty() {
         report.text.push_str("problems");
         problem_table(problems).write_to(&mut report.text);
     }
-    report.set(
-        "methods",
-        program
-            .plans()
-            .map(|plan| method_json(&plan))
-            .collect::<Vec<_>>(),
-    );
+    report.fields = fields(program);
     report.set("problems", problems_json(problems));
     report
 }
 
-fn method_json(plan: &PlanView<'_>) -> Json {
-    let mut method = Survey::of(plan).to_json(plan);
-    method["name"] = plan.name().into();
-    method
+/// The summary of the program, and what we count for each method besides.
+fn fields(program: &ParsedProgram) -> Map<String, Json> {
+    let summary = serde_json::to_value(ProgramSummary::new(program));
+    let mut summary = summary.expect("invariant: a summary's keys are field names");
+    let methods = summary["methods"].as_array_mut().into_iter().flatten();
+    for (method, plan) in methods.zip(program.root().plans()) {
+        if let (Some(method), Json::Object(counts)) =
+            (method.as_object_mut(), Survey::of(&plan).to_json())
+        {
+            method.extend(counts);
+        }
+    }
+    match summary {
+        Json::Object(fields) => fields,
+        other => Map::from_iter([("summary".to_owned(), other)]),
+    }
 }
 
 fn header(name: &str, program: &ProgramView<'_>) -> String {

@@ -1,0 +1,191 @@
+//! Options whose text has a form of its own: devices, maps, tolerances.
+
+use et_device::{Device, DeviceMap, DeviceType};
+use et_schema::ScalarType;
+use std::ffi::OsString;
+
+/// How many devices are simulated where no number is given.
+const DEFAULT_COUNT: u8 = 2;
+
+/// `--simulate`: which device type, and how many devices of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Simulate {
+    /// The type whose place is taken.
+    pub(crate) device_type: DeviceType,
+    /// How many devices there are.
+    pub(crate) count: u8,
+}
+
+/// Reads `cuda` or `cuda:COUNT`.
+pub(crate) fn parse_simulate(text: &str) -> Result<Simulate, String> {
+    let (name, count) = match text.split_once(':') {
+        Some((name, count)) => (name, parse_count(count)?),
+        None => (text, DEFAULT_COUNT),
+    };
+    let device: Device = name.parse().map_err(|error| format!("{error}"))?;
+    if device.is_cpu() {
+        return Err("host memory is not simulated".into());
+    }
+    Ok(Simulate {
+        device_type: device.device_type(),
+        count,
+    })
+}
+
+fn parse_count(text: &str) -> Result<u8, String> {
+    match text.parse() {
+        Ok(count @ 1..=128) => Ok(count),
+        _ => Err(format!("`{text}` is no number of devices from 1 to 128")),
+    }
+}
+
+/// Gives a bare `--simulate` its value, so that a file behind it is not taken for one.
+pub(crate) fn complete_simulate(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments = arguments.peekable();
+    let mut complete = Vec::new();
+    while let Some(argument) = arguments.next() {
+        let next = arguments.peek().and_then(|next| next.to_str());
+        let has_value = next.is_some_and(|next| parse_simulate(next).is_ok());
+        let looks_like_one = next
+            .and_then(|next| next.split(':').next())
+            .is_some_and(is_device_type);
+        match argument == "--simulate" && !has_value && !looks_like_one {
+            true => complete.push(format!("--simulate=cuda:{DEFAULT_COUNT}").into()),
+            false => complete.push(argument),
+        }
+    }
+    complete
+}
+
+fn is_device_type(name: &str) -> bool {
+    name.parse::<Device>().is_ok()
+}
+
+/// One `--device-map`: `cuda:1=cuda:0`.
+pub(crate) fn parse_mapping(text: &str) -> Result<(Device, Device), String> {
+    let (from, to) = text
+        .split_once('=')
+        .ok_or("expected FROM=TO, such as cuda:1=cuda:0")?;
+    let device = |text: &str| text.parse().map_err(|error| format!("`{text}`: {error}"));
+    Ok((device(from)?, device(to)?))
+}
+
+/// The map of all `--device-map` options.
+pub(crate) fn device_map(rules: &[(Device, Device)]) -> DeviceMap {
+    let mut map = DeviceMap::new();
+    for (from, to) in rules {
+        map.insert(*from, *to);
+    }
+    map
+}
+
+/// One `--tol`: `FLOAT=1e-3`.
+pub(crate) fn parse_tolerance(text: &str) -> Result<(ScalarType, f64), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("expected TYPE=NUMBER, such as FLOAT=1e-3")?;
+    let scalar_type = ScalarType::from_name(&name.to_ascii_uppercase())
+        .ok_or_else(|| format!("`{name}` is no scalar type"))?;
+    match value.parse() {
+        Ok(tolerance) if tolerance >= 0.0 => Ok((scalar_type, tolerance)),
+        _ => Err(format!("`{value}` is no tolerance")),
+    }
+}
+
+/// Bytes with an optional unit: `4096`, `64K`, `2G`.
+pub(crate) fn parse_nbytes(text: &str) -> Result<u64, String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let shift = match unit
+        .to_ascii_uppercase()
+        .trim_end_matches("IB")
+        .trim_end_matches('B')
+    {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(format!("`{unit}` is no unit: use K, M, G or T")),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("`{text}` is no number of bytes"))?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("`{text}` is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complete(arguments: &[&str]) -> Vec<String> {
+        complete_simulate(arguments.iter().map(|argument| argument.into()))
+            .into_iter()
+            .map(|argument| argument.into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_device_type_is_simulated_with_two_devices_by_default() {
+        let simulate = |count| Simulate {
+            device_type: DeviceType::CUDA,
+            count,
+        };
+        assert_eq!(parse_simulate("cuda"), Ok(simulate(2)));
+        assert_eq!(parse_simulate("CUDA:1"), Ok(simulate(1)));
+        for text in ["cpu", "cuda:0", "cuda:129", "cuda:x", "model.pte", ""] {
+            assert!(parse_simulate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bare_simulate_does_not_eat_the_file() {
+        assert_eq!(
+            complete(&["run", "--simulate", "m.pte"])[1],
+            "--simulate=cuda:2"
+        );
+        assert_eq!(
+            complete(&["run", "m.pte", "--simulate"])[2],
+            "--simulate=cuda:2"
+        );
+        let unchanged = ["run", "--simulate", "cuda:3", "m.pte"];
+        assert_eq!(complete(&unchanged), unchanged);
+        // A mistake stays one.
+        let mistake = ["run", "--simulate", "cuda:0", "m.pte"];
+        assert_eq!(complete(&mistake), mistake);
+        let equals = ["run", "--simulate=cuda", "m.pte"];
+        assert_eq!(complete(&equals), equals);
+    }
+
+    #[test]
+    fn mappings_name_two_devices() {
+        let (one, zero) = (Device::cuda(1).unwrap(), Device::cuda(0).unwrap());
+        assert_eq!(parse_mapping("cuda:1=cuda:0"), Ok((one, zero)));
+        assert_eq!(device_map(&[(one, zero)]).apply(one), zero);
+        for text in ["cuda:1", "cuda:1=", "x=cuda", "cuda:1=cuda:0=cpu"] {
+            assert!(parse_mapping(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn tolerances_are_per_type_and_not_negative() {
+        assert_eq!(parse_tolerance("float=1e-3"), Ok((ScalarType::Float, 1e-3)));
+        for text in ["FLOAT", "FLOAT=", "FLOAT=-1", "FLOAT=nan", "F32=1"] {
+            assert!(parse_tolerance(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn byte_counts_have_units() {
+        assert_eq!(parse_nbytes("4096"), Ok(4096));
+        assert_eq!(parse_nbytes("64K"), Ok(65536));
+        assert_eq!(parse_nbytes("2GiB"), Ok(2 << 30));
+        for text in ["", "K", "1X", "-1", "99999999T"] {
+            assert!(parse_nbytes(text).is_err(), "{text}");
+        }
+    }
+}
