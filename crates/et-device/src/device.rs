@@ -200,6 +200,12 @@ impl Device {
     pub const fn is_cpu(self) -> bool {
         self.device_type.is_cpu()
     }
+
+    /// Whether memory of the one is memory of the other: they are equal, or both are host memory, which is one memory
+    /// whatever the index says.
+    pub fn shares_memory_with(self, other: Self) -> bool {
+        self == other || (self.is_cpu() && other.is_cpu())
+    }
 }
 
 /// The first device of a type.
@@ -376,6 +382,41 @@ mod tests {
     fn r_dev_05_is_cpu_looks_at_the_type_only() {
         assert!(Device::from_raw(0, 3).unwrap().is_cpu());
         assert!(!Device::from_raw(2, 0).unwrap().is_cpu());
+    }
+
+    #[test]
+    fn r_dev_05_host_memory_is_one_memory_whatever_its_index() {
+        let far = Device::from_raw(0, 3).unwrap();
+        assert!(far.shares_memory_with(Device::CPU) && Device::CPU.shares_memory_with(far));
+        let [zero, one] = [0, 1].map(|i| Device::cuda(i).unwrap());
+        assert!(zero.shares_memory_with(zero) && !zero.shares_memory_with(one));
+        assert!(!zero.shares_memory_with(Device::CPU));
+    }
+
+    #[test]
+    fn r_dev_06_the_files_numbers_are_kept() {
+        for (device_type, index) in [(0, 0), (1, 0), (1, 127), (15, 3)] {
+            let device = Device::from_raw(device_type, index).unwrap();
+            assert_eq!(device.device_type().as_raw(), device_type);
+            assert_eq!(device.index().as_raw(), index);
+        }
+    }
+
+    #[test]
+    fn r_dev_07_no_device_holds_a_number_out_of_range() {
+        for raw in i8::MIN..=i8::MAX {
+            let type_fits = (0..16).contains(&raw);
+            assert_eq!(Device::from_raw(raw, 0).is_ok(), type_fits, "type {raw}");
+            assert_eq!(Device::from_raw(1, raw).is_ok(), raw >= 0, "index {raw}");
+        }
+    }
+
+    #[test]
+    fn b_26_a_type_without_a_name_is_as_good_as_one_with() {
+        let device: Device = "type7:3".parse().unwrap();
+        assert_eq!(device, Device::from_raw(7, 3).unwrap());
+        assert_eq!(device.to_string(), "type7:3");
+        assert_eq!(device.device_type().name(), None);
     }
 
     #[test]

@@ -354,6 +354,49 @@ mod tests {
     }
 
     #[test]
+    fn r_reg_03_every_type_that_can_be_has_a_place() {
+        let registry = DeviceAllocatorRegistry::new();
+        for raw in 1..=i8::MAX {
+            let Ok(device_type) = DeviceType::from_raw(raw) else {
+                assert!(raw > 15);
+                continue;
+            };
+            assert_eq!(registry.register(fixed(raw)), Ok(()));
+            assert_eq!(
+                registry.get(device_type).unwrap().device_type(),
+                device_type
+            );
+        }
+        assert_eq!(registry.device_types().count(), 15);
+    }
+
+    #[test]
+    fn b_20_misuse_is_an_error_value_and_changes_nothing() {
+        let registry = DeviceAllocatorRegistry::new();
+        let first = Arc::new(Fixed(DeviceType::CUDA));
+        registry.register(first.clone().into()).unwrap();
+        // The same object is refused as well.
+        assert!(registry.register(first.clone().into()).is_err());
+        assert!(registry.register(fixed(1)).is_err());
+        assert!(registry.register(fixed(0)).is_err());
+        let kept: *const dyn DeviceAllocator = &**registry.get(DeviceType::CUDA).unwrap();
+        assert!(core::ptr::addr_eq(kept, Arc::as_ptr(&first)));
+        assert_eq!(registry.device_types().count(), 1);
+    }
+
+    #[test]
+    fn b_22_registries_of_ones_own_are_apart() {
+        let (one, two) = (
+            DeviceAllocatorRegistry::new(),
+            DeviceAllocatorRegistry::new(),
+        );
+        one.register(fixed(3)).unwrap();
+        assert!(two.get(DeviceType::from_raw_const(3)).is_none());
+        assert!(get_device_allocator(DeviceType::from_raw_const(3)).is_none());
+        assert_eq!(two.register(fixed(3)), Ok(()));
+    }
+
+    #[test]
     fn r_reg_06_host_memory_cannot_be_registered() {
         assert_eq!(
             DeviceAllocatorRegistry::new().register(fixed(0)),
@@ -363,6 +406,12 @@ mod tests {
 
     #[test]
     fn r_reg_01_the_process_wide_registry_is_one() {
+        let elsewhere =
+            std::thread::spawn(|| core::ptr::from_ref(DeviceAllocatorRegistry::global()).addr());
+        assert_eq!(
+            elsewhere.join().unwrap(),
+            core::ptr::from_ref(DeviceAllocatorRegistry::global()).addr()
+        );
         assert!(core::ptr::eq(
             DeviceAllocatorRegistry::global(),
             DeviceAllocatorRegistry::global()
