@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Without default features the crate needs neither `std` nor `alloc`; the feature `alloc` adds shared (`Arc`)
-//! allocators.
+//! allocators. The feature `conformance` adds a suite of tests for allocators.
 #![no_std]
 #![cfg_attr(
     not(test),
@@ -39,6 +39,14 @@ extern crate std;
 
 mod address;
 mod allocator;
+#[cfg(feature = "conformance")]
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "checks choose their numbers, and panic where they fail"
+)]
+pub mod conformance;
 mod device;
 mod error;
 #[cfg(feature = "alloc")]
@@ -46,6 +54,7 @@ mod map;
 mod registry;
 mod request;
 mod slot;
+mod sync;
 
 pub use address::{Alignment, DevicePtr, DeviceSpan, SpanError};
 pub use allocator::DeviceAllocator;

@@ -1,21 +1,37 @@
 //! A cell that is written at most once and read without a lock.
+//!
+//! # Why a reader never sees half a value
+//!
+//! The state goes from `EMPTY` over `WRITING` to `READY` and never back.
+//!
+//! 1. *One writer.* Only the exchange from `EMPTY` starts a write. All changes of one atomic happen in one order that
+//!    every thread agrees on, and no change leads back to `EMPTY`, so one exchange succeeds in the slot's life. Whoever
+//!    loses gives the value back and touches nothing.
+//! 2. *Nobody reads while it writes.* A reader touches the value only after it has loaded `READY`, and the writer stores
+//!    `READY` after it has written.
+//! 3. *Who reads sees all of it.* The store of `READY` is a release, the load is an acquire. A load that returns `READY`
+//!    synchronises with that store, the only one of this value, so the write happened before the read, and so did
+//!    everything that the writer did before.
+//! 4. *A reference stays good.* `READY` is final and nothing writes after it. A `&T` lives as long as the borrow of the
+//!    slot; only dropping the slot drops the value, and that needs the slot to be borrowed by nobody.
+//!
+//! The exchange itself need not order anything: the value it guards was never touched before, and what follows it is
+//! published by the store of `READY`. It is relaxed in both outcomes.
+//!
+//! A lookup that runs while the writer is between 1 and 2 finds nothing. That is the answer from before the
+//! registration, and the two are not ordered by anything the caller did.
+//!
+//! The cross-crate test `models` includes this file and checks these claims in every interleaving of three threads, and
+//! that it notices when the orderings are weaker.
 
-#[cfg(not(loom))]
-use core::sync::atomic::{AtomicU8, Ordering};
-#[cfg(loom)]
-use loom::{
-    cell::UnsafeCell,
-    sync::atomic::{AtomicU8, Ordering},
-};
+use super::sync::{AtomicU8, Ordering, UnsafeCell};
 
-const EMPTY: u8 = 0;
+/// Nothing was stored yet.
+pub(crate) const EMPTY: u8 = 0;
 const WRITING: u8 = 1;
 const READY: u8 = 2;
 
 /// Written by whoever first takes it from `EMPTY` to `WRITING`; readable once it is `READY`.
-///
-/// The writer stores the value and then `READY` with release ordering; a reader that loads `READY` with acquire
-/// ordering therefore sees the whole value. `READY` is final, so a reference handed out stays valid.
 pub(crate) struct Slot<T> {
     state: AtomicU8,
     value: UnsafeCell<Option<T>>,
@@ -26,27 +42,16 @@ pub(crate) struct Slot<T> {
 unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 
 impl<T> Slot<T> {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Self {
-        Self {
-            state: AtomicU8::new(EMPTY),
-            value: UnsafeCell::new(None),
-        }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Self {
-            state: AtomicU8::new(EMPTY),
-            value: UnsafeCell::new(None),
-        }
+    /// A slot of a state and a cell that nobody else holds. `state` is `EMPTY` and `value` holds `None`.
+    pub(crate) const fn from_parts(state: AtomicU8, value: UnsafeCell<Option<T>>) -> Self {
+        Self { state, value }
     }
 
     /// Stores `value`, or gives it back if the slot is taken (or being taken).
     pub(crate) fn set(&self, value: T) -> Result<(), T> {
         let won = self
             .state
-            .compare_exchange(EMPTY, WRITING, Ordering::Acquire, Ordering::Relaxed);
+            .compare_exchange(EMPTY, WRITING, Ordering::Relaxed, Ordering::Relaxed);
         if won.is_err() {
             return Err(value);
         }
@@ -59,6 +64,7 @@ impl<T> Slot<T> {
     }
 
     /// The value, once `set` has returned (on any thread).
+    #[inline]
     pub(crate) fn get(&self) -> Option<&T> {
         if self.state.load(Ordering::Acquire) != READY {
             return None;
@@ -67,66 +73,5 @@ impl<T> Slot<T> {
             // SAFETY: READY was loaded with acquire ordering, so the write happened before and is the last one.
             unsafe { (*cell).as_ref() }
         })
-    }
-}
-
-/// The standard cell with the shape of loom's.
-#[cfg(not(loom))]
-struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
-
-#[cfg(not(loom))]
-impl<T> UnsafeCell<T> {
-    const fn new(value: T) -> Self {
-        Self(core::cell::UnsafeCell::new(value))
-    }
-
-    fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
-        read(self.0.get())
-    }
-
-    fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
-        write(self.0.get())
-    }
-}
-
-#[cfg(all(test, loom))]
-mod loom_tests {
-    use super::*;
-    use loom::sync::Arc;
-
-    #[test]
-    fn one_writer_wins_and_readers_see_nothing_or_all_of_it() {
-        loom::model(|| {
-            let slot = Arc::new(Slot::new());
-            let writers: std::vec::Vec<_> = (1..=2)
-                .map(|n| {
-                    let slot = Arc::clone(&slot);
-                    loom::thread::spawn(move || slot.set(std::boxed::Box::new((n, n))).is_ok())
-                })
-                .collect();
-            if let Some(value) = slot.get() {
-                assert_eq!(value.0, value.1);
-            }
-            let wins = writers
-                .into_iter()
-                .filter(|_| true)
-                .map(|w| w.join().unwrap());
-            assert_eq!(wins.filter(|&won| won).count(), 1);
-            assert!(slot.get().is_some());
-        });
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_value_stays() {
-        let slot = Slot::new();
-        assert_eq!(slot.get(), None);
-        assert_eq!(slot.set(1), Ok(()));
-        assert_eq!(slot.set(2), Err(2));
-        assert_eq!(slot.get(), Some(&1));
     }
 }
