@@ -1,1 +1,15 @@
-//! Cross-crate tests; see the integration tests beside this file.
+//! Cross-crate tests; see the integration tests beside this file. Here is what they share: recorded cases, and simulated
+//! devices to run them on.
+
+mod case;
+mod compare;
+mod npy;
+mod simulation;
+mod trace;
+
+pub use case::{Case, Run};
+pub use simulation::Simulation;
+pub use trace::{Recorder, first_difference};
+
+// The operators of the recorded programs.
+use et_ops as _;
