@@ -2,15 +2,16 @@
 
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use et_device::{
     AllocationRequest, Device, DeviceAllocator, DeviceError, DeviceIndex, DeviceSpan,
-    DeviceToDevice, DeviceToHost, DeviceType, HostToDevice, MemoryInfo,
+    DeviceToDevice, DeviceToHost, DeviceType, HostToDevice, MemoryInfo, StreamHandle,
 };
 
 use crate::fault::Faults;
-use crate::memory::Memory;
-use crate::{Counters, Leak, Operation, TraceEvent};
+use crate::memory::{Memory, POISON};
+use crate::{CostModel, Counters, Leak, LeakReport, Operation, TraceEvent};
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct SimOptions {
     pub devices: u8,
     /// Bytes of memory on each.
     pub capacity: u64,
+    /// What calls would take; `None` keeps no time.
+    pub costs: Option<CostModel>,
 }
 
 impl SimOptions {
@@ -31,6 +34,7 @@ impl SimOptions {
             device_type,
             devices: 1,
             capacity: 64 << 30,
+            costs: None,
         }
     }
 
@@ -47,6 +51,13 @@ impl SimOptions {
         self.capacity = nbytes;
         self
     }
+
+    /// The same, with the time added up that calls would take.
+    #[must_use]
+    pub const fn costs(mut self, model: CostModel) -> Self {
+        self.costs = Some(model);
+        self
+    }
 }
 
 /// Simulated devices of one type.
@@ -58,34 +69,52 @@ pub struct SimAllocator {
 
 #[derive(Debug)]
 struct State {
-    devices: Vec<Memory>,
+    devices: Vec<SimDevice>,
     counters: Counters,
     trace: Option<Vec<TraceEvent>>,
     faults: Faults,
+    costs: Option<CostModel>,
+}
+
+#[derive(Debug)]
+struct SimDevice {
+    memory: Memory,
+    counters: Counters,
+    time: Duration,
+}
+
+impl SimDevice {
+    fn new(device: Device, capacity: u64) -> Self {
+        Self {
+            memory: Memory::new(device, capacity),
+            counters: Counters::default(),
+            time: Duration::ZERO,
+        }
+    }
 }
 
 impl SimAllocator {
+    /// What every byte of fresh memory is.
+    pub const POISON: u8 = POISON;
+
     /// Devices as `options` say.
     pub fn new(options: SimOptions) -> Self {
         let SimOptions {
             device_type,
             devices,
             capacity,
+            costs,
         } = options;
-        let device = |index| {
-            DeviceIndex::new(index)
-                .ok()
-                .map(|index| Device::new(device_type, index))
-        };
         let devices = (0..devices)
-            .filter_map(device)
-            .map(|device| Memory::new(device, capacity))
+            .filter_map(|index| DeviceIndex::new(index).ok())
+            .map(|index| SimDevice::new(Device::new(device_type, index), capacity))
             .collect();
         let state = State {
             devices,
             counters: Counters::default(),
             trace: None,
             faults: Faults::default(),
+            costs,
         };
         Self {
             device_type,
@@ -93,9 +122,21 @@ impl SimAllocator {
         }
     }
 
-    /// Totals so far.
+    /// Totals of all devices so far.
     pub fn counters(&self) -> Counters {
         self.lock().counters
+    }
+
+    /// Totals of one device so far; `None` if there is no such device. A copy between two devices is in those of its
+    /// source.
+    pub fn device_counters(&self, index: DeviceIndex) -> Option<Counters> {
+        self.read_device(index, |device| device.counters)
+    }
+
+    /// The time that the calls on one device would have taken so far, by the [cost model](SimOptions::costs); zero
+    /// without one, and `None` if there is no such device.
+    pub fn simulated_time(&self, index: DeviceIndex) -> Option<Duration> {
+        self.read_device(index, |device| device.time)
     }
 
     /// Starts recording. Events from before are not in the trace.
@@ -112,9 +153,15 @@ impl SimAllocator {
             .unwrap_or_default()
     }
 
-    /// Lets the call of kind `operation` fail that comes after `calls_before` more of them.
+    /// Lets the call of kind `operation` fail that comes after `calls_before` more of them. Failures that were asked
+    /// for before stay; each counts by itself.
     pub fn fail_call(&self, operation: Operation, calls_before: u64) {
         self.lock().faults.arm(operation, calls_before);
+    }
+
+    /// How many failures were asked for and have not happened yet.
+    pub fn failures_left(&self) -> usize {
+        self.lock().faults.left()
     }
 
     /// Takes back every failure that has not happened yet.
@@ -124,7 +171,24 @@ impl SimAllocator {
 
     /// The blocks that are in use now.
     pub fn leaks(&self) -> Vec<Leak> {
-        self.lock().devices.iter().flat_map(Memory::leaks).collect()
+        let state = self.lock();
+        let memories = state.devices.iter().map(|device| &device.memory);
+        memories.flat_map(Memory::leaks).collect()
+    }
+
+    /// The blocks that are in use now, as a text for people.
+    ///
+    /// ```
+    /// use et_device::DeviceType;
+    /// use et_sim::{SimAllocator, SimOptions};
+    ///
+    /// let sim = SimAllocator::new(SimOptions::new(DeviceType::CUDA));
+    /// // … the program …
+    /// let report = sim.leak_report();
+    /// assert!(report.is_empty(), "{report}");
+    /// ```
+    pub fn leak_report(&self) -> LeakReport {
+        LeakReport::new(self.leaks())
     }
 
     /// The device that owns an address, if a live block does.
@@ -133,7 +197,7 @@ impl SimAllocator {
         let position = state
             .devices
             .iter()
-            .position(|memory| memory.bytes(span).is_ok())?;
+            .position(|device| device.memory.bytes(span).is_ok())?;
         u8::try_from(position)
             .ok()
             .and_then(|index| DeviceIndex::new(index).ok())
@@ -144,20 +208,32 @@ impl SimAllocator {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The error of a call that was told to fail.
-    fn injected(&self, index: DeviceIndex, operation: &'static str) -> DeviceError {
-        let device = Device::new(self.device_type, index);
-        DeviceError::Driver {
-            device,
-            operation,
-            code: 999,
-            name: "SIMULATED_FAILURE",
+    fn read_device<R>(&self, index: DeviceIndex, read: impl FnOnce(&SimDevice) -> R) -> Option<R> {
+        let state = self.lock();
+        state.devices.get(usize::from(index.get())).map(read)
+    }
+
+    /// The state, unless this call of kind `call` was told to fail.
+    fn begin(
+        &self,
+        call: Operation,
+        index: DeviceIndex,
+    ) -> Result<MutexGuard<'_, State>, DeviceError> {
+        let mut state = self.lock();
+        if state.faults.hit(call) {
+            return Err(DeviceError::Driver {
+                device: Device::new(self.device_type, index),
+                operation: call.name(),
+                code: 999,
+                name: "SIMULATED_FAILURE",
+            });
         }
+        Ok(state)
     }
 }
 
 impl State {
-    fn device(
+    fn memory(
         &mut self,
         device_type: DeviceType,
         index: DeviceIndex,
@@ -168,13 +244,17 @@ impl State {
             index,
             count,
         };
-        self.devices
-            .get_mut(usize::from(index.get()))
-            .ok_or(missing)
+        let device = self.devices.get_mut(usize::from(index.get()));
+        device.map(|device| &mut device.memory).ok_or(missing)
     }
 
     fn record(&mut self, event: TraceEvent) {
         self.counters.record(&event);
+        let cost = self.costs.map(|costs| costs.of(&event));
+        if let Some(device) = self.devices.get_mut(usize::from(event.index().get())) {
+            device.counters.record(&event);
+            device.time = device.time.saturating_add(cost.unwrap_or_default());
+        }
         if let Some(trace) = &mut self.trace {
             trace.push(event);
         }
@@ -196,78 +276,51 @@ unsafe impl DeviceAllocator for SimAllocator {
         let mut state = self.lock();
         let (index, nbytes) = (request.index, request.nbytes.get());
         let fails = state.faults.hit(Operation::Allocate);
-        let memory = state.device(self.device_type, index)?;
+        let serial = state.counters.allocations + 1;
+        let memory = state.memory(self.device_type, index)?;
         if fails {
+            // What a full device says, since that is what callers prepare for.
             return Err(memory.out_of_memory(nbytes));
         }
-        let span = memory.allocate(nbytes, request.alignment)?;
+        let span = memory.allocate(nbytes, request.alignment, serial)?;
         state.record(TraceEvent::Alloc { index, nbytes });
         Ok(span)
     }
 
     unsafe fn deallocate(&self, block: DeviceSpan, index: DeviceIndex) -> Result<(), DeviceError> {
-        let mut state = self.lock();
-        if state.faults.hit(Operation::Deallocate) {
-            return Err(self.injected(index, "deallocate"));
-        }
-        let nbytes = state
-            .device(self.device_type, index)?
-            .deallocate(block.base())?;
+        let mut state = self.begin(Operation::Deallocate, index)?;
+        state.memory(self.device_type, index)?.deallocate(block)?;
+        let nbytes = block.len();
         state.record(TraceEvent::Free { index, nbytes });
         Ok(())
     }
 
     unsafe fn copy_host_to_device(&self, copy: HostToDevice<'_>) -> Result<(), DeviceError> {
-        let mut state = self.lock();
-        let index = copy.index;
-        if state.faults.hit(Operation::Copy) {
-            return Err(self.injected(index, "copy_host_to_device"));
-        }
-        state
-            .device(self.device_type, index)?
-            .bytes_mut(copy.dst)?
-            .copy_from_slice(copy.src);
-        state.record(TraceEvent::HostToDevice {
-            index,
-            nbytes: copy.dst.len(),
-        });
+        let (index, nbytes) = (copy.index, copy.dst.len());
+        let mut state = self.begin(Operation::HostToDevice, index)?;
+        let memory = state.memory(self.device_type, index)?;
+        memory.bytes_mut(copy.dst)?.copy_from_slice(copy.src);
+        state.record(TraceEvent::HostToDevice { index, nbytes });
         Ok(())
     }
 
     unsafe fn copy_device_to_host(&self, copy: DeviceToHost<'_>) -> Result<(), DeviceError> {
-        let mut state = self.lock();
-        let index = copy.index;
-        if state.faults.hit(Operation::Copy) {
-            return Err(self.injected(index, "copy_device_to_host"));
-        }
-        copy.dst
-            .copy_from_slice(state.device(self.device_type, index)?.bytes(copy.src)?);
-        state.record(TraceEvent::DeviceToHost {
-            index,
-            nbytes: copy.src.len(),
-        });
+        let (index, nbytes) = (copy.index, copy.src.len());
+        let mut state = self.begin(Operation::DeviceToHost, index)?;
+        let memory = state.memory(self.device_type, index)?;
+        copy.dst.copy_from_slice(memory.bytes(copy.src)?);
+        state.record(TraceEvent::DeviceToHost { index, nbytes });
         Ok(())
     }
 
     unsafe fn copy_device_to_device(&self, copy: DeviceToDevice) -> Result<(), DeviceError> {
-        let mut state = self.lock();
-        if state.faults.hit(Operation::Copy) {
-            return Err(self.injected(copy.src_index, "copy_device_to_device"));
-        }
-        let bytes = state
-            .device(self.device_type, copy.src_index)?
-            .bytes(copy.src)?
-            .to_vec();
-        state
-            .device(self.device_type, copy.dst_index)?
-            .bytes_mut(copy.dst)?
-            .copy_from_slice(&bytes);
-        let (src, dst) = (copy.src_index, copy.dst_index);
-        state.record(TraceEvent::DeviceToDevice {
-            src,
-            dst,
-            nbytes: copy.dst.len(),
-        });
+        let (src, dst, nbytes) = (copy.src_index, copy.dst_index, copy.dst.len());
+        let mut state = self.begin(Operation::DeviceToDevice, src)?;
+        let memory = state.memory(self.device_type, src)?;
+        let bytes = memory.bytes(copy.src)?.to_vec();
+        let memory = state.memory(self.device_type, dst)?;
+        memory.bytes_mut(copy.dst)?.copy_from_slice(&bytes);
+        state.record(TraceEvent::DeviceToDevice { src, dst, nbytes });
         Ok(())
     }
 
@@ -277,32 +330,42 @@ unsafe impl DeviceAllocator for SimAllocator {
         value: u8,
         index: DeviceIndex,
     ) -> Result<(), DeviceError> {
-        let mut state = self.lock();
-        if state.faults.hit(Operation::Copy) {
-            return Err(self.injected(index, "fill"));
-        }
-        state
-            .device(self.device_type, index)?
-            .bytes_mut(dst)?
-            .fill(value);
-        state.record(TraceEvent::Fill {
-            index,
-            nbytes: dst.len(),
-        });
+        let mut state = self.begin(Operation::Fill, index)?;
+        let memory = state.memory(self.device_type, index)?;
+        memory.bytes_mut(dst)?.fill(value);
+        let nbytes = dst.len();
+        state.record(TraceEvent::Fill { index, nbytes });
         Ok(())
     }
 
     fn memory_info(&self, index: DeviceIndex) -> Result<MemoryInfo, DeviceError> {
-        let mut state = self.lock();
-        let memory = state.device(self.device_type, index)?;
+        let mut state = self.begin(Operation::MemoryInfo, index)?;
+        let memory = state.memory(self.device_type, index)?;
         Ok(MemoryInfo::new(memory.free(), memory.capacity()))
     }
 
     fn describe(&self, index: DeviceIndex, out: &mut dyn Write) -> Result<(), DeviceError> {
-        self.lock().device(self.device_type, index)?;
+        self.lock().memory(self.device_type, index)?;
         // A full buffer cuts the name short; that is no failure of the device.
         let _ = write!(out, "simulated {}", Device::new(self.device_type, index));
         Ok(())
+    }
+
+    /// All work is done when it is asked for, so there is nothing to wait for.
+    fn synchronize(&self, index: DeviceIndex) -> Result<(), DeviceError> {
+        let mut state = self.begin(Operation::Synchronize, index)?;
+        state.memory(self.device_type, index)?;
+        Ok(())
+    }
+
+    /// A simulated device has one queue, and every handle means it.
+    unsafe fn synchronize_stream(
+        &self,
+        index: DeviceIndex,
+        stream: StreamHandle,
+    ) -> Result<(), DeviceError> {
+        let _ = stream;
+        self.synchronize(index)
     }
 }
 
@@ -403,5 +466,146 @@ mod tests {
             .map(|_| sim.allocate(&request(0, 8)).is_ok())
             .collect();
         assert_eq!(ok, [true, false, true]);
+    }
+
+    #[test]
+    fn a_part_of_a_block_cannot_be_freed() {
+        let sim = sim();
+        let block = sim.allocate(&request(0, 16)).unwrap();
+        let part = block.subspan(0, 8).unwrap();
+        // SAFETY: a simulated device checks every block.
+        assert!(unsafe { sim.deallocate(part, DeviceIndex::ZERO) }.is_err());
+        // SAFETY: as above.
+        let elsewhere = unsafe { sim.deallocate(block, DeviceIndex::new(1).unwrap()) };
+        assert!(matches!(elsewhere, Err(DeviceError::UnknownBlock { .. })));
+        assert_eq!(sim.leaks().len(), 1);
+    }
+
+    #[test]
+    fn the_leak_report_names_blocks_in_the_order_they_were_made() {
+        let sim = sim();
+        assert_eq!(sim.leak_report().to_string(), "no block is in use");
+        let second = sim.allocate(&request(1, 300)).unwrap();
+        let freed = sim.allocate(&request(0, 1)).unwrap();
+        // SAFETY: a simulated device checks every block.
+        unsafe { sim.deallocate(freed, DeviceIndex::ZERO) }.unwrap();
+        let first = sim.allocate(&request(0, 20)).unwrap();
+        let (second, first) = (second.base().get(), first.base().get());
+        let report = sim.leak_report();
+        assert_eq!(
+            report.to_string(),
+            format!(
+                "2 blocks of 320 bytes are in use:\n  cuda:1 {second:#x}: 300 bytes from allocation 1\n  \
+                 cuda:0 {first:#x}: 20 bytes from allocation 3"
+            )
+        );
+        assert_eq!((report.leaks().len(), report.nbytes()), (2, 320));
+    }
+
+    #[test]
+    fn each_device_has_counters_and_time_of_its_own() {
+        let costs = CostModel::default().with_allocation_latency(Duration::from_millis(3));
+        let options = SimOptions::new(DeviceType::CUDA).devices(2).costs(costs);
+        let sim = SimAllocator::new(options);
+        let [zero, one] = [0, 1].map(|i| DeviceIndex::new(i).unwrap());
+        let from = sim.allocate(&request(1, 50)).unwrap();
+        let to = sim.allocate(&request(0, 50)).unwrap();
+        let copy = DeviceToDevice::new((zero, to), (one, from)).unwrap();
+        // SAFETY: a simulated device checks every access.
+        unsafe { sim.copy_device_to_device(copy) }.unwrap();
+        // SAFETY: as above.
+        unsafe { sim.fill(to, 1, zero) }.unwrap();
+        let (a, b) = (
+            sim.device_counters(zero).unwrap(),
+            sim.device_counters(one).unwrap(),
+        );
+        assert_eq!(
+            (a.device_to_device, a.fills, a.fill_bytes, a.live_bytes),
+            (0, 1, 50, 50)
+        );
+        assert_eq!(
+            (b.device_to_device_bytes, b.fills, b.live_bytes),
+            (50, 0, 50)
+        );
+        let all = sim.counters();
+        assert_eq!(
+            (all.allocations, all.device_to_device, all.fills),
+            (2, 1, 1)
+        );
+        let allocation = Duration::from_millis(3);
+        let [at_zero, at_one] = [zero, one].map(|i| sim.simulated_time(i).unwrap());
+        assert!(at_zero > allocation && at_one > allocation);
+        assert_eq!(
+            at_one - allocation,
+            costs.of(&TraceEvent::DeviceToDevice {
+                src: one,
+                dst: zero,
+                nbytes: 50
+            })
+        );
+        let missing = DeviceIndex::new(2).unwrap();
+        assert_eq!(
+            (sim.device_counters(missing), sim.simulated_time(missing)),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn no_time_is_kept_unless_asked_for() {
+        let sim = sim();
+        sim.allocate(&request(0, 50)).unwrap();
+        assert_eq!(sim.simulated_time(DeviceIndex::ZERO), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn every_kind_of_call_can_fail_and_leaves_the_device_as_it_was() {
+        let sim = sim();
+        let zero = DeviceIndex::ZERO;
+        let [a, b] = [(); 2].map(|()| sim.allocate(&request(0, 8)).unwrap());
+        // SAFETY: a simulated device checks every access.
+        unsafe { sim.fill(a, 3, zero) }.unwrap();
+        let before = sim.counters();
+        let call = |kind| match kind {
+            Operation::Allocate => sim.allocate(&request(0, 8)).map(drop),
+            Operation::MemoryInfo => sim.memory_info(zero).map(drop),
+            Operation::Synchronize => sim.synchronize(zero),
+            // SAFETY: as above.
+            Operation::Deallocate => unsafe { sim.deallocate(a, zero) },
+            // SAFETY: as above.
+            Operation::Fill => unsafe { sim.fill(a, 9, zero) },
+            Operation::DeviceToHost => read(&sim, 0, a).map(drop),
+            Operation::HostToDevice => {
+                // SAFETY: as above.
+                unsafe { sim.copy_host_to_device(HostToDevice::new(zero, a, &[9; 8]).unwrap()) }
+            }
+            Operation::DeviceToDevice => {
+                let copy = DeviceToDevice::new((zero, a), (zero, b)).unwrap();
+                // SAFETY: as above.
+                unsafe { sim.copy_device_to_device(copy) }
+            }
+            other => panic!("{other:?} is no kind"),
+        };
+        for kind in Operation::KINDS {
+            sim.fail_call(kind, 0);
+            assert_eq!(sim.failures_left(), 1);
+            let error = call(kind).unwrap_err();
+            match error {
+                DeviceError::OutOfMemory { requested: 8, .. } => {
+                    assert_eq!(kind, Operation::Allocate)
+                }
+                DeviceError::Driver { operation, .. } => assert_eq!(operation, kind.name()),
+                _ => panic!("{error}"),
+            }
+            assert_eq!((sim.failures_left(), sim.counters()), (0, before));
+        }
+        assert_eq!(read(&sim, 0, a), Ok(vec![3; 8]));
+    }
+
+    #[test]
+    fn failures_can_be_taken_back() {
+        let sim = sim();
+        sim.fail_call(Operation::Any, 0);
+        sim.clear_failures();
+        assert!(sim.memory_info(DeviceIndex::ZERO).is_ok());
     }
 }

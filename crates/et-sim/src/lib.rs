@@ -19,11 +19,14 @@
 //! ```
 
 mod allocator;
+mod cost;
 mod fault;
+mod leak;
 mod memory;
 mod trace;
 
 pub use allocator::{SimAllocator, SimOptions};
+pub use cost::CostModel;
 pub use fault::Operation;
-pub use memory::Leak;
+pub use leak::{Leak, LeakReport};
 pub use trace::{Counters, TraceEvent};

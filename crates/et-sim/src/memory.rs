@@ -2,26 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use crate::Leak;
 use et_device::{Alignment, Device, DeviceError, DevicePtr, DeviceSpan};
 
-/// The first address of device 0. Bits 47 to 62 are not all alike, so no host address on a 64-bit machine looks so.
-const BASE: u64 = 0x5151_0000_0000_0000;
-/// Addresses per device.
-const WINDOW: u64 = 1 << 40;
+/// The first address of device 0.
+///
+/// Bits 48 to 63 are not all alike, so no address of the host looks so on a machine with 48-bit addresses or with 57-bit
+/// ones. Where the hardware ignores the top byte, bit 55 says that it belongs to the system.
+const BASE: u64 = 0x5180_0000_0000_0000;
+/// Addresses per device. They are never used twice; this is enough for centuries of use.
+const WINDOW: u64 = 1 << 48;
 /// Bytes between two blocks that belong to neither, so that an overrun hits nothing.
 const GAP: u64 = 4096;
 /// What fresh memory holds.
-const POISON: u8 = 0xA5;
-
-/// A block that was not given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Leak {
-    /// The device.
-    pub device: Device,
-    /// Where it is.
-    pub block: DeviceSpan,
-}
+pub(crate) const POISON: u8 = 0xA5;
 
 /// The live blocks of one device. Addresses are never used twice, so a stale one hits nothing.
 #[derive(Debug)]
@@ -31,7 +25,13 @@ pub(crate) struct Memory {
     end: u64,
     capacity: u64,
     used: u64,
-    blocks: BTreeMap<u64, Vec<u8>>,
+    blocks: BTreeMap<u64, Block>,
+}
+
+#[derive(Debug)]
+struct Block {
+    bytes: Vec<u8>,
+    serial: u64,
 }
 
 impl Memory {
@@ -59,6 +59,7 @@ impl Memory {
         &mut self,
         nbytes: u64,
         alignment: Alignment,
+        serial: u64,
     ) -> Result<DeviceSpan, DeviceError> {
         let full = self.out_of_memory(nbytes);
         if nbytes > self.free() {
@@ -75,22 +76,25 @@ impl Memory {
         bytes.try_reserve_exact(len).map_err(|_| full)?;
         bytes.resize(len, POISON);
         let span = DeviceSpan::new(DevicePtr::new(base).ok_or(full)?, nbytes)?;
-        self.blocks.insert(base, bytes);
+        self.blocks.insert(base, Block { bytes, serial });
         self.next = next;
         self.used += nbytes;
         Ok(span)
     }
 
-    /// Removes the block that starts at `address`, and says how long it was.
-    pub(crate) fn deallocate(&mut self, address: DevicePtr) -> Result<u64, DeviceError> {
-        let unknown = DeviceError::UnknownBlock {
-            device: self.device,
-            address,
-        };
-        let bytes = self.blocks.remove(&address.get()).ok_or(unknown)?;
-        let nbytes = bytes.len() as u64;
-        self.used -= nbytes;
-        Ok(nbytes)
+    /// Removes the block that is exactly `span`.
+    pub(crate) fn deallocate(&mut self, span: DeviceSpan) -> Result<(), DeviceError> {
+        let base = span.base().get();
+        let known = self.blocks.get(&base);
+        if known.is_none_or(|block| block.bytes.len() as u64 != span.len()) {
+            return Err(DeviceError::UnknownBlock {
+                device: self.device,
+                address: span.base(),
+            });
+        }
+        self.blocks.remove(&base);
+        self.used -= span.len();
+        Ok(())
     }
 
     /// The bytes of `span`, which must all be in one live block.
@@ -105,7 +109,7 @@ impl Memory {
         let len = usize::try_from(span.len()).map_err(|_| outside)?;
         start
             .checked_add(len)
-            .and_then(|end| block.get(start..end))
+            .and_then(|end| block.bytes.get(start..end))
             .ok_or(outside)
     }
 
@@ -120,18 +124,21 @@ impl Memory {
         let len = usize::try_from(span.len()).map_err(|_| outside)?;
         start
             .checked_add(len)
-            .and_then(|end| block.get_mut(start..end))
+            .and_then(|end| block.bytes.get_mut(start..end))
             .ok_or(outside)
     }
 
     pub(crate) fn leaks(&self) -> impl Iterator<Item = Leak> {
-        self.blocks.iter().filter_map(|(&base, bytes)| {
-            let block = DeviceSpan::new(DevicePtr::new(base)?, bytes.len() as u64).ok()?;
-            Some(Leak {
-                device: self.device,
-                block,
+        self.blocks
+            .iter()
+            .filter_map(|(&base, Block { bytes, serial })| {
+                let block = DeviceSpan::new(DevicePtr::new(base)?, bytes.len() as u64).ok()?;
+                Some(Leak {
+                    device: self.device,
+                    block,
+                    serial: *serial,
+                })
             })
-        })
     }
 
     pub(crate) fn out_of_memory(&self, requested: u64) -> DeviceError {

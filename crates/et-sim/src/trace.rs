@@ -52,7 +52,21 @@ pub enum TraceEvent {
     },
 }
 
-/// Totals over all devices since the allocator was made.
+impl TraceEvent {
+    /// The device whose counters the event is in: a copy between two is in those of its source.
+    pub const fn index(&self) -> DeviceIndex {
+        match *self {
+            Self::Alloc { index, .. }
+            | Self::Free { index, .. }
+            | Self::HostToDevice { index, .. }
+            | Self::DeviceToHost { index, .. }
+            | Self::DeviceToDevice { src: index, .. }
+            | Self::Fill { index, .. } => index,
+        }
+    }
+}
+
+/// Totals since the allocator was made, over all devices or of one. Calls that failed are not in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -80,6 +94,8 @@ pub struct Counters {
     pub device_to_device_bytes: u64,
     /// Fills.
     pub fills: u64,
+    /// Their bytes.
+    pub fill_bytes: u64,
 }
 
 impl Counters {
@@ -108,7 +124,10 @@ impl Counters {
                 self.device_to_device += 1;
                 self.device_to_device_bytes += nbytes;
             }
-            TraceEvent::Fill { .. } => self.fills += 1,
+            TraceEvent::Fill { nbytes, .. } => {
+                self.fills += 1;
+                self.fill_bytes += nbytes;
+            }
         }
     }
 }
