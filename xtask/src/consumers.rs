@@ -40,6 +40,8 @@ const CONSUMERS: &[Consumer] = &[
     consumer!("et-sim", beside & ["et-device"]),
     consumer!("et-memory", beside & ["et-device"]),
     consumer!("et-kernel", beside & []),
+    consumer!("et-ops", beside & ["et-kernel"]),
+    consumer!("et-module", beside & ["et-kernel", "et-device"]),
     consumer!("et-cuda", beside & ["et-device"], features & ["cuda-13000"]),
 ];
 
