@@ -58,12 +58,16 @@ pub const CHECKS: &[(&str, Check)] = tests!(@with table []);
 /// Every check of the stream-ordered methods with its name.
 pub const STREAM_CHECKS: &[(&str, StreamCheck)] = tests!(@with_streams table []);
 
-/// Makes a test of each check: `tests!(make)` or `tests!(make, stream)`.
+/// Makes a test of each check: `tests!(make)` or `tests!(make, stream)`; `tests!(streams only: make, stream)` for the
+/// stream-ordered methods with one more kind of stream.
 ///
 /// `make()` gives an allocator that nobody else uses. `stream(&allocator, index)` gives a [`StreamHandle`] of device `index`
 /// that lives at least until the test ends.
 #[macro_export]
 macro_rules! conformance_tests {
+    (streams only: $make:expr, $stream:expr) => {
+        $crate::conformance_tests!(@with_streams tests [$make, $stream]);
+    };
     ($make:expr) => {
         $crate::conformance_tests!(@with tests [$make]);
     };
