@@ -39,7 +39,7 @@ impl ParsedFlatTensor {
     /// [`ReadError::Structure`] with the damaged field.
     pub fn parse(bytes: AlignedBytes, layout: Layout) -> Result<Self, ReadError> {
         check_extent(FileKind::FlatTensor, bytes.as_slice(), &layout)?;
-        structure::verify::<ptd::FlatTensor<'_>>(FileKind::FlatTensor, bytes.as_slice())?;
+        structure::verify::<ptd::FlatTensor<'_>>(bytes.as_slice())?;
         Ok(Self {
             inner: Arc::new(Inner { bytes, layout }),
         })

@@ -37,7 +37,7 @@ impl ParsedProgram {
     /// [`ReadError::Structure`] with the damaged field.
     pub fn parse(bytes: AlignedBytes, layout: Layout) -> Result<Self, ReadError> {
         check_extent(FileKind::Program, bytes.as_slice(), &layout)?;
-        structure::verify::<pte::Program<'_>>(FileKind::Program, bytes.as_slice())?;
+        structure::verify::<pte::Program<'_>>(bytes.as_slice())?;
         Ok(Self {
             inner: Arc::new(Inner { bytes, layout }),
         })

@@ -3,6 +3,9 @@
 //! The limits derive from the length, so that valid files of any size pass, while a small file
 //! whose tables share parts cannot make us walk much more than it has bytes.
 
+mod shape;
+mod walk;
+
 use alloc::string::{String, ToString};
 use core::fmt::Write;
 
@@ -12,10 +15,10 @@ use flatbuffers::{
 
 use crate::container::FileKind;
 use crate::error::{StructureError, StructureErrorKind};
+use crate::generated::{ptd, pte};
 use crate::number::file_len;
-
-/// Tables never nest deeper than this in either schema.
-const MAX_DEPTH: usize = 64;
+pub(crate) use shape::Shape;
+use walk::{Fault, walk};
 
 /// How much larger than the file its tables may be when followed one by one. Real files stay under
 /// 4: their tables share field lists, and a field list is counted once per table.
@@ -24,44 +27,80 @@ const EXPANSION: usize = 16;
 /// What a file may expand to whatever its length, so that tiny files need no exact accounting.
 const FREE: usize = 64 * 1024;
 
+/// A table that a file can have as its root.
+pub(crate) trait Root: Verifiable {
+    /// Its format.
+    const FILE: FileKind;
+    /// Its fields.
+    const SHAPE: &'static Shape;
+}
+
+impl Root for pte::Program<'_> {
+    const FILE: FileKind = FileKind::Program;
+    const SHAPE: &'static Shape = &shape::PROGRAM;
+}
+
+impl Root for ptd::FlatTensor<'_> {
+    const FILE: FileKind = FileKind::FlatTensor;
+    const SHAPE: &'static Shape = &shape::FLAT_TENSOR;
+}
+
 /// Verifies `bytes` as a FlatBuffer whose root is a `T`.
-pub(crate) fn verify<T: Verifiable>(file: FileKind, bytes: &[u8]) -> Result<(), StructureError> {
-    let len = bytes.len();
+pub(crate) fn verify<T: Root>(bytes: &[u8]) -> Result<(), StructureError> {
+    let error = |kind| StructureError {
+        file: T::FILE,
+        path: String::new(),
+        kind,
+    };
+    let len = file_len(bytes.len());
     let limit = u64::from(u32::MAX);
-    if file_len(len) > limit {
-        let kind = StructureErrorKind::TooLong {
-            len: file_len(len),
-            limit,
-        };
-        return Err(StructureError {
-            file,
-            path: String::new(),
-            kind,
-        });
+    if len > limit {
+        return Err(error(StructureErrorKind::TooLong { len, limit }));
     }
     let root = bytes.first_chunk().copied().map_or(0, u32::from_le_bytes);
-    let after_identifier = 8..=file_len(len).saturating_sub(4);
+    let after_identifier = 8..=len.saturating_sub(4);
     if !after_identifier.contains(&u64::from(root)) {
-        let kind = StructureErrorKind::Root {
-            offset: root,
-            len: file_len(len),
-        };
-        return Err(StructureError {
-            file,
-            path: String::new(),
-            kind,
-        });
+        return Err(error(StructureErrorKind::Root { offset: root, len }));
     }
+    let limit = bytes.len().saturating_mul(EXPANSION).saturating_add(FREE);
+    match walk(bytes, T::SHAPE, limit) {
+        Ok(()) => {
+            debug_assert_eq!(
+                explain::<T>(bytes),
+                None,
+                "the walk takes what the verifier refuses"
+            );
+            Ok(())
+        }
+        Err(Fault::Expands) => {
+            let limit = file_len(limit);
+            Err(error(StructureErrorKind::Expands {
+                len,
+                limit,
+                unit: "bytes",
+            }))
+        }
+        Err(Fault::Damaged) => Err(explain::<T>(bytes).unwrap_or_else(|| {
+            error(StructureErrorKind::Other(
+                "refused without a known reason".to_string(),
+            ))
+        })),
+    }
+}
+
+/// What the verifier of the flatbuffers crate says against `bytes`. Its limits are those of the
+/// walk, four times over, as it counts some bytes more than once.
+fn explain<T: Root>(bytes: &[u8]) -> Option<StructureError> {
+    let len = bytes.len();
     let options = VerifierOptions {
-        max_depth: MAX_DEPTH,
-        // A table has at least an offset of 4 bytes in it and one to it.
-        max_tables: len.div_ceil(4).saturating_add(FREE),
-        max_apparent_size: len.saturating_mul(EXPANSION).saturating_add(FREE),
+        max_depth: 64,
+        max_tables: usize::MAX,
+        max_apparent_size: len.saturating_mul(4 * EXPANSION).saturating_add(4 * FREE),
         ignore_missing_null_terminator: false,
     };
     let mut verifier = Verifier::new(&options, bytes);
-    <ForwardsUOffset<T>>::run_verifier(&mut verifier, 0)
-        .map_err(|error| describe(file, len, &options, &error))
+    let error = <ForwardsUOffset<T>>::run_verifier(&mut verifier, 0).err()?;
+    Some(describe(T::FILE, len, &options, &error))
 }
 
 fn describe(

@@ -40,7 +40,7 @@ pub(crate) fn flat_tensor<S: Sink>(view: &FlatTensorView<'_>, sink: &mut S) -> R
             sizes: layout.sizes().map(|sizes| numbers(Some(sizes))),
             dim_order: layout.dim_order().map(|order| order.bytes()),
         };
-        let nbytes = check.shape(shape, false, &path)?;
+        let nbytes = check.shape(&shape, false, &path)?;
         let segment = view.segment(entry.segment_index());
         if let (Some(nbytes), Some(segment)) = (nbytes, segment)
             && nbytes != segment.size

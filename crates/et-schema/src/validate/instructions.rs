@@ -37,16 +37,17 @@ impl<S: Sink> Check<'_, S> {
         self.value_indices(plan, chain.inputs(), &path.dot("inputs"))?;
         self.value_indices(plan, chain.outputs(), &path.dot("outputs"))?;
         let list = path.dot("instructions");
+        let num_instructions = chain.num_instructions();
         if table.instructions().is_none() {
             self.missing(&list, "a list of instructions")?;
         }
         for (index, instruction) in tables(table.instructions()).enumerate() {
-            self.instruction(plan, chain.num_instructions(), instruction, &list.at(index))?;
+            self.instruction(plan, num_instructions, instruction, &list.at(index))?;
         }
         self.newer_in_frames(table, &path.dot("stacktrace"))?;
         let frames = tables(table.stacktrace()).len();
-        if table.stacktrace().is_some() && frames != chain.num_instructions() {
-            let expected = format_args!("{}, one per instruction", chain.num_instructions());
+        if table.stacktrace().is_some() && frames != num_instructions {
+            let expected = format_args!("{num_instructions}, one per instruction");
             self.warn(
                 Rule::SizeMismatch,
                 &path.dot("stacktrace"),
@@ -94,7 +95,7 @@ impl<S: Sink> Check<'_, S> {
         match instruction {
             InstructionView::Kernel { op, args } => {
                 let path = path.dot("KernelCall");
-                let len = tables(plan.view.table().operators()).len();
+                let len = plan.num_operators;
                 self.index(&path.dot("op_index"), op.cast_signed(), len, "operators")?;
                 let there = table
                     .instr_args_as_kernel_call()
@@ -103,7 +104,7 @@ impl<S: Sink> Check<'_, S> {
             }
             InstructionView::Delegate { index, args } => {
                 let path = path.dot("DelegateCall");
-                let len = tables(plan.view.table().delegates()).len();
+                let len = plan.num_delegates;
                 self.index(
                     &path.dot("delegate_index"),
                     index.cast_signed(),

@@ -17,6 +17,9 @@ pub(super) struct Plan<'a> {
     pub(super) program: ProgramView<'a>,
     pub(super) view: PlanView<'a>,
     pub(super) num_values: usize,
+    pub(super) num_operators: usize,
+    pub(super) num_delegates: usize,
+    pub(super) buffer_sizes: List<'a, i64>,
     /// Device of each planned buffer, (0, 0) for the CPU. Shorter than the list of sizes where the
     /// device table was wrong, never longer.
     pub(super) devices: Vec<(i8, i8)>,
@@ -85,6 +88,9 @@ impl<S: Sink> Check<'_, S> {
             program,
             view,
             num_values,
+            num_operators: view.operators().len(),
+            num_delegates: view.delegates().len(),
+            buffer_sizes: view.buffer_sizes(),
             devices,
             inputs: Bits::new(num_values),
         };

@@ -133,44 +133,40 @@ impl<S: Sink> Check<'_, S> {
         tensor: TensorView<'_>,
         path: &Path<'_>,
     ) -> Result<(), S::Stop> {
-        let table = tensor.table();
-        if table.storage_offset() != 0 {
+        let facts = Facts::new(tensor.table());
+        let storage_offset = tensor.storage_offset();
+        if storage_offset != 0 {
             let path = path.dot("storage_offset");
-            self.error(Rule::Unsupported, &path, table.storage_offset(), "0")?;
+            self.error(Rule::Unsupported, &path, storage_offset, "0")?;
         }
-        let code = table.shape_dynamism().0;
-        if Dynamism::from_code(code).is_none() {
-            self.error(
-                Rule::UnknownCode,
-                &path.dot("shape_dynamism"),
-                code,
-                "0, 1 or 2",
-            )?;
-        } else if tensor.dynamism() == Dynamism::DynamicUnbound {
-            let expected = "a bound, as runtimes plan memory for one";
-            self.warn(
-                Rule::Unsupported,
-                &path.dot("shape_dynamism"),
-                "unbound",
-                expected,
-            )?;
+        self.dynamism(&facts, &path.dot("shape_dynamism"))?;
+        // The size of a dynamic input is known when it is set; its bound may be without meaning,
+        // unless memory was planned for it.
+        let unplanned = facts.allocation.is_none();
+        let dynamic = facts.dynamism() != Dynamism::Static;
+        let lenient = dynamic && unplanned && plan.inputs.contains(index);
+        let nbytes = self.shape(&facts.shape, lenient, path)?;
+        if let Some(extra) = facts.extra {
+            self.extra(&facts, extra, &path.dot("extra_tensor_info"))?;
         }
-        let shape = Shape {
-            scalar_type_code: table.scalar_type().0,
-            sizes: table.sizes().is_some().then(|| tensor.sizes()),
-            dim_order: table.dim_order().is_some().then(|| tensor.dim_order()),
-        };
-        // The size of a dynamic input is known when it is set; its bound may be without meaning.
-        let lenient = tensor.dynamism() != Dynamism::Static && plan.inputs.contains(index);
-        let nbytes = self.shape(shape, lenient, path)?;
-        self.extra(tensor, path)?;
-        self.tensor_data(plan, tensor, nbytes, path)
+        self.tensor_data(plan, &facts, nbytes, path)
+    }
+
+    fn dynamism(&mut self, facts: &Facts<'_>, path: &Path<'_>) -> Result<(), S::Stop> {
+        match facts.dynamism_code {
+            0 | 1 => Ok(()),
+            2 => {
+                let expected = "a bound, as runtimes plan memory for one";
+                self.warn(Rule::Unsupported, path, "unbound", expected)
+            }
+            code => self.error(Rule::UnknownCode, path, code, "0, 1 or 2"),
+        }
     }
 
     /// Element type, sizes and dimension order. Returns the size in bytes where all is well.
     pub(super) fn shape(
         &mut self,
-        shape: Shape<'_>,
+        shape: &Shape<'_>,
         lenient: bool,
         path: &Path<'_>,
     ) -> Result<Option<u64>, S::Stop> {
@@ -252,49 +248,60 @@ impl<S: Sink> Check<'_, S> {
         Ok(())
     }
 
-    fn extra(&mut self, tensor: TensorView<'_>, path: &Path<'_>) -> Result<(), S::Stop> {
-        let Some(extra) = tensor.table().extra_tensor_info() else {
-            return Ok(());
-        };
-        let path = path.dot("extra_tensor_info");
-        self.newer(&extra._tab, 5, &path)?;
-        let location = extra.location().0;
-        if TensorLocation::from_code(location).is_none() {
-            let expected = "0 (segment) or 1 (external)";
-            self.error(Rule::UnknownCode, &path.dot("location"), location, expected)?;
+    fn extra(
+        &mut self,
+        facts: &Facts<'_>,
+        extra: pte::ExtraTensorInfo<'_>,
+        path: &Path<'_>,
+    ) -> Result<(), S::Stop> {
+        self.newer(&extra._tab, 5, path)?;
+        match TensorLocation::from_code(facts.location_code) {
+            Some(TensorLocation::Segment) => {}
+            Some(TensorLocation::External) => {
+                let path = path.dot("fully_qualified_name");
+                self.name(
+                    extra.fully_qualified_name(),
+                    &path,
+                    "the name of the external data",
+                )?;
+            }
+            None => {
+                let path = path.dot("location");
+                let expected = "0 (segment) or 1 (external)";
+                self.error(Rule::UnknownCode, &path, facts.location_code, expected)?;
+            }
         }
-        if tensor.location() == TensorLocation::External {
-            let name = extra.fully_qualified_name();
-            self.name(
-                name,
-                &path.dot("fully_qualified_name"),
-                "the name of the external data",
-            )?;
-        }
-        self.device(&path, (extra.device_type().0, extra.device_index()))
+        self.device(path, facts.device)
     }
 
     /// Where the bytes are: planned memory, the file, another file, or nowhere yet.
     fn tensor_data(
         &mut self,
         plan: &Plan<'_>,
-        tensor: TensorView<'_>,
+        facts: &Facts<'_>,
         nbytes: Option<u64>,
         path: &Path<'_>,
     ) -> Result<(), S::Stop> {
-        let allocation = tensor.allocation();
-        if let Some(allocation) = allocation {
-            self.allocation(plan, tensor, allocation, nbytes, path)?;
+        if let Some(allocation) = facts.allocation {
+            self.allocation(
+                plan,
+                facts,
+                allocation,
+                nbytes,
+                &path.dot("allocation_info"),
+            )?;
         }
-        let index = tensor.data_buffer_idx();
-        if index == 0 || tensor.location() == TensorLocation::External {
+        let index = facts.data_buffer_idx;
+        if index == 0 || facts.location_code == TensorLocation::External.code() {
             return Ok(());
         }
         let index_path = path.dot("data_buffer_idx");
-        let (data, of) = match allocation {
+        let (data, of) = match facts.allocation {
             None => (plan.program.constant(index), "the program's constants"),
             Some(_) => {
-                let list = tensor.mutable_data_list();
+                let list = facts
+                    .extra
+                    .map_or(0, |extra| extra.mutable_data_segments_idx());
                 (
                     plan.program.initial_data(list, index),
                     "the program's initial data",
@@ -317,66 +324,62 @@ impl<S: Sink> Check<'_, S> {
     fn allocation(
         &mut self,
         plan: &Plan<'_>,
-        tensor: TensorView<'_>,
-        allocation: Allocation,
+        facts: &Facts<'_>,
+        table: pte::AllocationDetails<'_>,
         nbytes: Option<u64>,
         path: &Path<'_>,
     ) -> Result<(), S::Stop> {
-        let path = path.dot("allocation_info");
-        if let Some(info) = tensor.table().allocation_info() {
-            self.newer(&info._tab, 3, &path)?;
-        }
+        self.newer(&table._tab, 3, path)?;
+        let Allocation { memory_id, offset } = Allocation::new(table);
         let id_path = path.dot("memory_id");
-        let sizes = plan.view.buffer_sizes();
-        let memory_id = allocation.memory_id;
         if memory_id == 0 {
-            return self.error(
-                Rule::Index,
-                &id_path,
-                0,
-                "at least 1, as entry 0 is reserved",
-            );
+            let expected = "at least 1, as entry 0 is reserved";
+            return self.error(Rule::Index, &id_path, 0, expected);
         }
-        if !self.index(&id_path, memory_id, sizes.len(), "non_const_buffer_sizes")? {
+        let num_buffers = plan.buffer_sizes.len();
+        if !self.index(&id_path, memory_id, num_buffers, "non_const_buffer_sizes")? {
             return Ok(());
         }
         let slot = crate::number::mem_index(memory_id);
         // A negative size was reported with the list of sizes.
-        let buffer = sizes.get(slot).and_then(|size| u64::try_from(size).ok());
-        let unbound = tensor.dynamism() == Dynamism::DynamicUnbound;
+        let buffer = plan
+            .buffer_sizes
+            .get(slot)
+            .and_then(|size| u64::try_from(size).ok());
+        let unbound = facts.dynamism() == Dynamism::DynamicUnbound;
         let need = if unbound { Some(0) } else { nbytes };
         if let (Some(buffer), Some(need)) = (buffer, need) {
-            let end = allocation.offset.checked_add(need);
+            let end = offset.checked_add(need);
             if end.is_none_or(|end| end > buffer) {
-                let found = format_args!("{need} bytes at {}", allocation.offset);
+                let found = format_args!("{need} bytes at {offset}");
                 let expected = format_args!("bytes inside of buffer {memory_id} of {buffer} bytes");
-                self.error(Rule::OutOfBounds, &path, found, expected)?;
+                self.error(Rule::OutOfBounds, path, found, expected)?;
             }
         }
-        self.alignment(tensor, allocation, need, &path)?;
-        self.placement(plan, tensor, slot, &path)
+        if need != Some(0) {
+            self.alignment(facts, offset, &path.dot("memory_offset_low"))?;
+        }
+        self.placement(plan, facts, slot, path)
     }
 
     fn alignment(
         &mut self,
-        tensor: TensorView<'_>,
-        allocation: Allocation,
-        need: Option<u64>,
+        facts: &Facts<'_>,
+        offset: u64,
         path: &Path<'_>,
     ) -> Result<(), S::Stop> {
-        let Some(scalar_type) = tensor.scalar_type() else {
+        let Some(scalar_type) = ScalarType::from_code(facts.shape.scalar_type_code) else {
             return Ok(());
         };
         let element = scalar_type.element_size();
-        if need == Some(0) || allocation.offset.checked_rem(element) == Some(0) {
+        if offset.is_multiple_of(element) {
             return Ok(());
         }
-        let path = path.dot("memory_offset_low");
         let expected = format_args!(
             "a multiple of {element}, the bytes of {}",
             scalar_type.name()
         );
-        self.error(Rule::Alignment, &path, allocation.offset, expected)
+        self.error(Rule::Alignment, path, offset, expected)
     }
 
     /// The tensor's device is the buffer's. Programs without a device table are planned for the CPU,
@@ -384,17 +387,12 @@ impl<S: Sink> Check<'_, S> {
     fn placement(
         &mut self,
         plan: &Plan<'_>,
-        tensor: TensorView<'_>,
+        facts: &Facts<'_>,
         slot: usize,
         path: &Path<'_>,
     ) -> Result<(), S::Stop> {
-        let wanted = device_of(tensor);
-        let buffer = plan
-            .devices
-            .get(slot)
-            .copied()
-            .map(normal)
-            .unwrap_or((0, 0));
+        let wanted = normal(facts.device);
+        let buffer = plan.devices.get(slot).copied().map_or((0, 0), normal);
         if wanted == buffer {
             return Ok(());
         }
@@ -408,6 +406,42 @@ impl<S: Sink> Check<'_, S> {
         } else {
             self.warn(Rule::DeviceMismatch, path, found, expected)
         }
+    }
+}
+
+/// What several checks of a tensor look at, read from the file once.
+struct Facts<'a> {
+    shape: Shape<'a>,
+    dynamism_code: i8,
+    allocation: Option<pte::AllocationDetails<'a>>,
+    data_buffer_idx: u32,
+    extra: Option<pte::ExtraTensorInfo<'a>>,
+    location_code: i8,
+    device: (i8, i8),
+}
+
+impl<'a> Facts<'a> {
+    fn new(table: pte::Tensor<'a>) -> Self {
+        let extra = table.extra_tensor_info();
+        Self {
+            shape: Shape {
+                scalar_type_code: table.scalar_type().0,
+                sizes: table.sizes().map(|sizes| List::new(sizes.bytes())),
+                dim_order: table.dim_order().map(|order| order.bytes()),
+            },
+            dynamism_code: table.shape_dynamism().0,
+            allocation: table.allocation_info(),
+            data_buffer_idx: table.data_buffer_idx(),
+            extra,
+            location_code: extra.map_or(0, |extra| extra.location().0),
+            device: extra.map_or((0, 0), |extra| {
+                (extra.device_type().0, extra.device_index())
+            }),
+        }
+    }
+
+    fn dynamism(&self) -> Dynamism {
+        Dynamism::from_code(self.dynamism_code).unwrap_or_default()
     }
 }
 
@@ -427,10 +461,6 @@ pub(super) struct Shape<'a> {
     pub(super) scalar_type_code: i8,
     pub(super) sizes: Option<List<'a, i32>>,
     pub(super) dim_order: Option<&'a [u8]>,
-}
-
-fn device_of(tensor: TensorView<'_>) -> (i8, i8) {
-    normal((tensor.device_type(), tensor.device_index()))
 }
 
 /// The CPU has no index.

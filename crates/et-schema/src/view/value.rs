@@ -236,6 +236,16 @@ pub struct Allocation {
     pub offset: u64,
 }
 
+impl Allocation {
+    pub(crate) fn new(table: pte::AllocationDetails<'_>) -> Self {
+        let offset = join(table.memory_offset_high(), table.memory_offset_low());
+        Self {
+            memory_id: table.memory_id(),
+            offset,
+        }
+    }
+}
+
 /// The schema's name of a device type, if it has one.
 pub fn device_type_name(device_type: i8) -> Option<&'static str> {
     pte::DeviceType(device_type).variant_name()
@@ -310,10 +320,7 @@ impl<'a> TensorView<'a> {
 
     /// Where it lies in planned memory, if it does.
     pub fn allocation(&self) -> Option<Allocation> {
-        self.0.allocation_info().map(|info| Allocation {
-            memory_id: info.memory_id(),
-            offset: join(info.memory_offset_high(), info.memory_offset_low()),
-        })
+        self.0.allocation_info().map(Allocation::new)
     }
 
     /// Whose file holds the data.

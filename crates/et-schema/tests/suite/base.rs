@@ -83,6 +83,8 @@ pub(crate) fn load(file: &[u8]) -> Result<VerifiedProgram, ReadError> {
         Ok(parsed) => parsed,
         Err(error) => {
             assert_eq!(loaded.as_ref().err(), Some(&error));
+            // The two verifiers agree: there is a reason for each refusal.
+            assert_ne!(error.id(), "flatbuffer_damaged", "{error}");
             return loaded;
         }
     };

@@ -182,6 +182,9 @@ fn b10_the_bound_of_a_dynamic_input_may_overflow() {
     let path = "execution_plan[0].values[5].Tensor.sizes";
     check_warned(&program(dynamic).to_bytes().unwrap(), &[("overflow", path)]);
 
+    let mut planned = method();
+    planned.input(huge().dynamic(Dynamism::DynamicBound).planned(1, 0));
+    check_method(planned, "overflow", "values[5].Tensor.sizes");
     let mut fixed = method();
     fixed.input(huge());
     check_method(fixed, "overflow", "values[5].Tensor.sizes");
