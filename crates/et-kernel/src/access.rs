@@ -155,7 +155,8 @@ pub(crate) fn disjoint<'v, const OUT: usize, const IN: usize>(
     inputs: [TensorId; IN],
 ) -> Result<([TensorOut<'v>; OUT], [TensorIn<'v>; IN]), KernelError> {
     let values: &'v [EValue] = values;
-    let out_spans = try_map(outputs, |id| writable_span(values, id))?;
+    let out_spans = spans(outputs, |id| writable_span(values, id))?;
+    let mut in_spans = spans(inputs, |id| span(values, id))?;
     for (i, first) in out_spans.iter().enumerate() {
         if let Some(j) = (0..i).find(|&j| out_spans[j].overlaps(*first)) {
             return Err(KernelError::OverlappingOutputs {
@@ -164,28 +165,28 @@ pub(crate) fn disjoint<'v, const OUT: usize, const IN: usize>(
             });
         }
     }
-    let inputs = try_map(inputs, |id| {
-        let span = span(values, id)?;
-        let meta = tensor(values, id).meta();
-        if out_spans.iter().any(|out| out.overlaps(span)) {
-            return Ok(TensorIn {
-                meta,
-                bytes: copy_to(temp, meta, span)?,
-            });
+    for (id, span) in inputs.into_iter().zip(&mut in_spans) {
+        if out_spans.iter().any(|out| out.overlaps(*span)) {
+            *span = copy_to(temp, tensor(values, id).meta(), *span)?;
         }
-        // SAFETY: the span is live and initialised (the table's tensors are), and apart from everything written while
-        // the borrow of the table lasts: the outputs.
-        let bytes = unsafe { slice::from_raw_parts(span.base().as_ptr(), span.len()) };
-        Ok::<_, KernelError>(TensorIn { meta, bytes })
-    })?;
-    let mut ids = outputs.into_iter();
-    let outputs = out_spans.map(|span| {
-        let id = ids.next().expect("one id per span");
+    }
+    let inputs = std::array::from_fn(|i| {
+        // SAFETY: the span is live and initialised (the table's tensors and the arena's pieces are), and apart from
+        // everything written while the borrow of the table lasts: the outputs. Scratch memory is handed out once.
+        let bytes =
+            unsafe { slice::from_raw_parts(in_spans[i].base().as_ptr(), in_spans[i].len()) };
+        TensorIn {
+            meta: tensor(values, inputs[i]).meta(),
+            bytes,
+        }
+    });
+    let outputs = std::array::from_fn(|i| {
         // SAFETY: the span is live and initialised, apart from the other outputs and from every input; `values` was
         // borrowed exclusively, so there is no other reference.
-        let bytes = unsafe { slice::from_raw_parts_mut(span.base().as_ptr(), span.len()) };
+        let bytes =
+            unsafe { slice::from_raw_parts_mut(out_spans[i].base().as_ptr(), out_spans[i].len()) };
         TensorOut {
-            meta: tensor(values, id).meta(),
+            meta: tensor(values, outputs[i]).meta(),
             bytes,
         }
     });
@@ -202,32 +203,29 @@ pub(crate) fn lockstep<'v, const IN: usize>(
     let values: &'v [EValue] = values;
     let out_span = writable_span(values, output)?;
     let out_meta = tensor(values, output).meta();
-    let mut any_in_place = false;
-    let inputs = try_map(inputs, |id| {
-        let mut span = span(values, id)?;
-        let meta = tensor(values, id).meta();
-        let same = span == out_span && meta.dtype().nbytes() == out_meta.dtype().nbytes();
-        let in_place = same && !span.is_empty() && meta.dim_order() == out_meta.dim_order();
-        if !in_place && span.overlaps(out_span) {
-            span = HostSpan::of(copy_to(temp, meta, span)?);
+    let mut in_spans = spans(inputs, |id| span(values, id))?;
+    let mut in_place = [false; IN];
+    for i in 0..IN {
+        let meta = tensor(values, inputs[i]).meta();
+        let same = in_spans[i] == out_span && meta.dtype().nbytes() == out_meta.dtype().nbytes();
+        in_place[i] = same && !out_span.is_empty() && meta.dim_order() == out_meta.dim_order();
+        if !in_place[i] && in_spans[i].overlaps(out_span) {
+            in_spans[i] = copy_to(temp, meta, in_spans[i])?;
         }
-        any_in_place |= in_place;
-        Ok::<_, KernelError>(LockstepIn {
-            meta,
-            span,
-            in_place,
-            borrow: PhantomData,
-        })
-    })?;
-    Ok((
-        LockstepOut {
-            meta: out_meta,
-            span: out_span,
-            in_place: any_in_place,
-            borrow: PhantomData,
-        },
-        inputs,
-    ))
+    }
+    let output = LockstepOut {
+        meta: out_meta,
+        span: out_span,
+        in_place: in_place.contains(&true),
+        borrow: PhantomData,
+    };
+    let inputs = std::array::from_fn(|i| LockstepIn {
+        meta: tensor(values, inputs[i]).meta(),
+        span: in_spans[i],
+        in_place: in_place[i],
+        borrow: PhantomData,
+    });
+    Ok((output, inputs))
 }
 
 /// Where the bytes of a tensor's present shape are; `None` if there are none.
@@ -261,6 +259,9 @@ fn tensor(values: &[EValue], id: TensorId) -> &Tensor {
         .expect("a tensor id names a tensor of its method")
 }
 
+/// Where a tensor without elements is: no bytes, at an address that suits any element.
+const NOWHERE: HostSpan = HostSpan::new(std::ptr::NonNull::<u128>::dangling().cast(), 0);
+
 /// The host bytes of a tensor's present shape. A tensor of none has an empty span somewhere, aligned for any element.
 fn span(values: &[EValue], id: TensorId) -> Result<HostSpan, KernelError> {
     let tensor = tensor(values, id);
@@ -272,10 +273,7 @@ fn span(values: &[EValue], id: TensorId) -> Result<HostSpan, KernelError> {
     match place(tensor, id)? {
         Some(Place::Host(span)) => Ok(span),
         Some(Place::Device(device, _)) => Err(KernelError::OnDevice { device }),
-        None => Ok(HostSpan::new(
-            std::ptr::NonNull::<u128>::dangling().cast(),
-            0,
-        )),
+        None => Ok(NOWHERE),
     }
 }
 
@@ -285,15 +283,11 @@ fn writable_span(values: &[EValue], id: TensorId) -> Result<HostSpan, KernelErro
 }
 
 /// A copy of the bytes in scratch memory.
-fn copy_to<'v>(
-    temp: &'v Arena,
-    meta: &TensorMeta,
-    span: HostSpan,
-) -> Result<&'v [u8], KernelError> {
+fn copy_to(temp: &Arena, meta: &TensorMeta, span: HostSpan) -> Result<HostSpan, KernelError> {
     let copy = temp.allocate(span.len(), meta.alignment())?;
     // SAFETY: the span is live and initialised; the piece of scratch memory is new, so the two are apart.
     unsafe { std::ptr::copy_nonoverlapping(span.base().as_ptr(), copy.as_mut_ptr(), copy.len()) };
-    Ok(copy)
+    Ok(HostSpan::of_mut(copy))
 }
 
 fn part<T: Element>(span: HostSpan, start: usize, len: usize) -> Result<HostSpan, KernelError> {
@@ -317,20 +311,14 @@ fn misaligned() -> KernelError {
     TensorError::Misaligned.into()
 }
 
-/// `array.map` for functions that can fail.
-fn try_map<T, U, E, const N: usize>(
-    items: [T; N],
-    mut f: impl FnMut(T) -> Result<U, E>,
-) -> Result<[U; N], E> {
-    let mut failed = None;
-    let mapped = items.map(|item| {
-        if failed.is_some() {
-            return None;
-        }
-        f(item).map_err(|error| failed = Some(error)).ok()
-    });
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(mapped.map(|item| item.expect("no item failed"))),
+/// The span of each tensor.
+fn spans<const N: usize>(
+    ids: [TensorId; N],
+    span: impl Fn(TensorId) -> Result<HostSpan, KernelError>,
+) -> Result<[HostSpan; N], KernelError> {
+    let mut spans = [NOWHERE; N];
+    for (slot, id) in spans.iter_mut().zip(ids) {
+        *slot = span(id)?;
     }
+    Ok(spans)
 }

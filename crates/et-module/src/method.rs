@@ -419,9 +419,11 @@ impl Method {
     fn begin(&mut self) -> Result<(), Error> {
         let begun = self.try_begin();
         begun.map_err(|error| error.in_method(self.meta.name()))?;
-        self.environment.emit(&Event::ExecuteBegin {
-            method: self.meta.name(),
-        });
+        if self.environment.hook.is_some() {
+            self.environment.emit(&Event::ExecuteBegin {
+                method: self.meta.name(),
+            });
+        }
         self.position = Some(Position::START);
         Ok(())
     }
