@@ -1,6 +1,7 @@
 //! `et inspect`: what is in a program.
 
 mod method;
+mod nested;
 
 use super::verify::{problem_table, problems_json};
 use crate::args::InspectArgs;
@@ -42,7 +43,7 @@ fn dump(source: &Source) -> Result<Report, Failure> {
 fn inspect(source: &Source) -> Result<Report, Failure> {
     let program = ParsedProgram::read(source).map_err(|error| source.refused(&error))?;
     let problems = program.problems();
-    let report = report(&source.name(), &program, &problems);
+    let report = report(source, &program, &problems);
     match problems.errors().next() {
         None => Ok(report),
         Some(first) => {
@@ -56,19 +57,22 @@ fn inspect(source: &Source) -> Result<Report, Failure> {
     }
 }
 
-fn report(name: &str, program: &ParsedProgram, problems: &Problems) -> Report {
+fn report(source: &Source, program: &ParsedProgram, problems: &Problems) -> Report {
     let root = program.root();
-    let mut report = Report::text(header(name, &root));
+    let mut report = Report::text(header(&source.name(), &root));
     segments(&root).write_to(&mut report.text);
     named_data(&root).write_to(&mut report.text);
     for plan in root.plans() {
         method::write(&mut report.text, &root, &plan);
     }
+    let nested = nested::find(source, &root);
+    nested::section(&nested).write_to(&mut report.text);
     if !problems.list.is_empty() {
         report.text.push_str("problems");
         problem_table(problems).write_to(&mut report.text);
     }
     report.fields = fields(program);
+    report.set("nested_programs", nested::to_json(&nested));
     report.set("problems", problems_json(problems));
     report
 }
