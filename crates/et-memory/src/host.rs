@@ -16,7 +16,8 @@ use crate::{HostSpan, MemoryError};
 pub struct HostBuffer {
     base: NonNull<u8>,
     nbytes: usize,
-    /// One byte at least, so that an empty buffer has an address of its own too.
+    /// What the system gave: the buffer, and what lies before it up to its alignment.
+    block: NonNull<u8>,
     layout: Layout,
 }
 
@@ -32,17 +33,25 @@ impl HostBuffer {
     /// [`MemoryError::HostOutOfMemory`] if there is not so much, or if it cannot be addressed.
     pub fn zeroed(nbytes: u64, alignment: Alignment) -> Result<Self, MemoryError> {
         let failed = MemoryError::HostOutOfMemory { nbytes };
-        let (size, layout) =
-            host_layout(nbytes, alignment.max(Alignment::HOST)).ok_or_else(|| failed.clone())?;
+        let alignment = alignment.max(Alignment::HOST);
+        let (size, layout) = host_layout(nbytes, alignment).ok_or_else(|| failed.clone())?;
         // SAFETY: the layout's size is not zero; `host_layout` saw to that.
-        let base = unsafe { alloc_zeroed(layout) };
-        NonNull::new(base)
-            .map(|base| Self {
-                base,
-                nbytes: size,
-                layout,
+        let block = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(failed)?;
+        let mut buffer = Self {
+            base: block,
+            nbytes: size,
+            block,
+            layout,
+        };
+        let skip = bytes_to_aligned(block, alignment)
+            .filter(|skip| {
+                skip.checked_add(size)
+                    .is_some_and(|end| end <= layout.size())
             })
-            .ok_or(failed)
+            .expect("the layout has room for the alignment");
+        // SAFETY: `skip + size` bytes are inside the block, as was just checked.
+        buffer.base = unsafe { block.add(skip) };
+        Ok(buffer)
     }
 
     /// In bytes.
@@ -77,8 +86,8 @@ impl HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        // SAFETY: `base` came from `alloc_zeroed` with this layout, and this is its only release.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+        // SAFETY: `block` came from `alloc_zeroed` with this layout, and this is its only release.
+        unsafe { dealloc(self.block.as_ptr(), self.layout) };
     }
 }
 
@@ -88,9 +97,25 @@ impl fmt::Debug for HostBuffer {
     }
 }
 
+/// How many bytes behind `block` the next multiple of `alignment` is.
+fn bytes_to_aligned(block: NonNull<u8>, alignment: Alignment) -> Option<usize> {
+    let address = u64::try_from(block.addr().get()).ok()?;
+    let skip = alignment.round_up(address)?.checked_sub(address)?;
+    usize::try_from(skip).ok()
+}
+
+/// What allocators align to without being asked. Zeroed memory of a stricter alignment they fill byte by byte, so that
+/// every page is touched; from this one on, large blocks are fresh pages of the system's.
+const NATURAL: usize = 16;
+
+/// The size as the host counts, and the layout of a block with room for it at any multiple of `alignment`.
 fn host_layout(nbytes: u64, alignment: Alignment) -> Option<(usize, Layout)> {
     let size = usize::try_from(nbytes).ok()?;
-    let layout = Layout::from_size_align(size.max(1), usize::try_from(alignment.get()).ok()?);
+    let skipped = usize::try_from(alignment.get())
+        .ok()?
+        .saturating_sub(NATURAL);
+    // One byte at least, so that an empty buffer has an address of its own too.
+    let layout = Layout::from_size_align(size.max(1).checked_add(skipped)?, NATURAL);
     Some((size, layout.ok()?))
 }
 
@@ -108,6 +133,20 @@ mod tests {
             assert!(bytes.iter().all(|&b| b == 0));
             assert_eq!(bytes.as_ptr() as u64 % alignment.max(64), 0);
         }
+    }
+
+    #[test]
+    fn a_large_buffer_takes_no_memory_before_it_is_used() {
+        // The interpreter has no pages of its own.
+        if cfg!(miri) {
+            return;
+        }
+        // What is touched of it is a byte at each end.
+        let mut buffer = HostBuffer::zeroed(8 << 30, Alignment::new(4096).unwrap()).unwrap();
+        // SAFETY: nothing else uses the buffer.
+        let bytes = unsafe { buffer.bytes_mut() };
+        bytes[0] = 1;
+        assert_eq!(bytes[(8 << 30) - 1], 0);
     }
 
     #[test]
