@@ -37,6 +37,14 @@ pub enum MemoryError {
         /// Bytes allowed there.
         budget: u64,
     },
+    /// An arena was asked to hold more than it ever may.
+    #[error("scratch memory is limited to {limit} bytes, and {nbytes} are needed")]
+    ArenaLimit {
+        /// Bytes asked for.
+        nbytes: u64,
+        /// Bytes allowed.
+        limit: u64,
+    },
     /// A buffer given by the caller does not fit the plan.
     #[error(
         "planned buffer {memory_id} must be {needed} bytes on {device}, and {found} bytes on {found_device} were given"
@@ -112,6 +120,7 @@ impl MemoryError {
             Self::HostOutOfMemory { .. } => "memory.host-out-of-memory",
             Self::Buffer { source, .. } | Self::Device(source) => source.id(),
             Self::OverBudget { .. } => "memory.over-budget",
+            Self::ArenaLimit { .. } => "memory.arena-limit",
             Self::WrongBuffer { .. } => "memory.wrong-buffer",
             Self::WrongBufferCount { .. } => "memory.wrong-buffer-count",
             Self::UnknownBuffer { .. } => "memory.unknown-buffer",
@@ -124,7 +133,15 @@ impl MemoryError {
     /// The numeric code that the C++ runtime uses for this kind of failure.
     pub const fn code(&self) -> u32 {
         match self {
-            Self::HostOutOfMemory { .. } | Self::OutOfRange { .. } => 0x21,
+            // There, an end that is no number is an invalid argument, and one past the buffer a failed allocation.
+            Self::OutOfRange {
+                offset_bytes,
+                nbytes,
+                ..
+            } if offset_bytes.checked_add(*nbytes).is_none() => 0x12,
+            Self::HostOutOfMemory { .. } | Self::OutOfRange { .. } | Self::ArenaLimit { .. } => {
+                0x21
+            }
             Self::Buffer { source, .. } | Self::Device(source) => source.code(),
             Self::OverBudget { .. } => 0x25,
             Self::WrongBuffer { .. }

@@ -19,12 +19,12 @@ pub struct BufferSpec {
 }
 
 impl BufferSpec {
-    /// `nbytes` bytes on `device`, with the usual alignment there.
+    /// `nbytes` bytes on `device`, with the usual alignment there. Host memory is [`Device::CPU`], whatever the index.
     pub const fn new(nbytes: u64, device: Device) -> Self {
-        let alignment = if device.is_cpu() {
-            Alignment::HOST
+        let (device, alignment) = if device.is_cpu() {
+            (Device::CPU, Alignment::HOST)
         } else {
-            Alignment::DEVICE
+            (device, Alignment::DEVICE)
         };
         Self {
             nbytes,
@@ -65,7 +65,7 @@ impl MemoryPlan {
     #[must_use]
     pub fn merge(mut self, other: &Self) -> Self {
         for (ours, theirs) in self.buffers.iter_mut().zip(&other.buffers) {
-            if ours.device == theirs.device {
+            if ours.device.shares_memory_with(theirs.device) {
                 ours.nbytes = ours.nbytes.max(theirs.nbytes);
                 ours.alignment = ours.alignment.max(theirs.alignment);
             }
@@ -78,7 +78,7 @@ impl MemoryPlan {
     /// Whether buffers made for this plan can be used for `other`.
     pub fn covers(&self, other: &Self) -> bool {
         let fits = |(ours, theirs): (&BufferSpec, &BufferSpec)| {
-            ours.device == theirs.device
+            ours.device.shares_memory_with(theirs.device)
                 && ours.nbytes >= theirs.nbytes
                 && ours.alignment >= theirs.alignment
         };
@@ -137,5 +137,120 @@ impl Budget {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn cuda(index: u8) -> Device {
+        Device::cuda(index).unwrap()
+    }
+
+    fn plan(buffers: &[(u64, Device)]) -> MemoryPlan {
+        MemoryPlan::new(
+            buffers
+                .iter()
+                .map(|&(n, device)| BufferSpec::new(n, device)),
+        )
+    }
+
+    #[test]
+    fn b_59_buffers_are_aligned_for_where_they_are() {
+        assert_eq!(BufferSpec::new(1, Device::CPU).alignment.get(), 64);
+        let spec = BufferSpec::new(1, cuda(0));
+        assert_eq!(spec.alignment.get(), 256);
+        assert_eq!(spec.aligned_to(Alignment::ONE).alignment.get(), 256);
+        assert_eq!(
+            spec.aligned_to(Alignment::new(4096).unwrap())
+                .alignment
+                .get(),
+            4096
+        );
+    }
+
+    #[test]
+    fn host_memory_is_counted_once_whatever_its_index() {
+        let far = Device::from_raw(0, 3).unwrap();
+        let plan = plan(&[(10, Device::CPU), (20, far)]);
+        assert_eq!(plan.needed_per_device(), [(Device::CPU, 30)]);
+        let budget = Budget::unlimited().limit(Device::CPU, 29);
+        assert!(budget.check(&plan).is_err());
+    }
+
+    #[test]
+    fn b_39_shared_plans_take_the_larger_size_on_the_same_device() {
+        let (a, b) = (
+            plan(&[(100, Device::CPU), (48, cuda(0)), (5, cuda(1))]),
+            plan(&[
+                (10, Device::CPU),
+                (96, cuda(0)),
+                (5, cuda(1)),
+                (7, Device::CPU),
+            ]),
+        );
+        let shared = a.clone().merge(&b);
+        let expected = plan(&[
+            (100, Device::CPU),
+            (96, cuda(0)),
+            (5, cuda(1)),
+            (7, Device::CPU),
+        ]);
+        assert_eq!(shared, expected);
+        assert!(shared.covers(&a) && shared.covers(&b));
+        assert!(!a.covers(&b) && !b.covers(&a));
+        // The order of the methods does not matter where they agree on devices.
+        assert_eq!(b.merge(&a), shared);
+    }
+
+    #[test]
+    fn b_39_a_method_that_disagrees_about_a_device_is_not_covered() {
+        let (a, b) = (plan(&[(100, cuda(0))]), plan(&[(10, cuda(1))]));
+        let shared = a.clone().merge(&b);
+        assert_eq!(shared, a);
+        assert!(shared.covers(&a) && !shared.covers(&b));
+    }
+
+    #[test]
+    fn the_stricter_alignment_is_shared() {
+        let strict = Alignment::new(4096).unwrap();
+        let a = MemoryPlan::new([BufferSpec::new(1, cuda(0))]);
+        let b = MemoryPlan::new([BufferSpec::new(1, cuda(0)).aligned_to(strict)]);
+        assert!(!a.covers(&b));
+        assert_eq!(a.merge(&b), b);
+    }
+
+    #[test]
+    fn a_budget_is_per_device_and_the_last_word_counts() {
+        let budget = Budget::unlimited().limit(cuda(0), 5).limit(cuda(0), 50);
+        assert_eq!(
+            budget.check(&plan(&[(20, cuda(0)), (30, cuda(0)), (1 << 60, cuda(1))])),
+            Ok(())
+        );
+        let error = MemoryError::OverBudget {
+            device: cuda(0),
+            needed: 51,
+            budget: 50,
+        };
+        assert_eq!(
+            budget.check(&plan(&[(20, cuda(0)), (31, cuda(0))])),
+            Err(error)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn needs_are_what_u128_says_up_to_the_largest_number(sizes in proptest::collection::vec((any::<u64>(), 0..3u8), 0..12)) {
+            let plan = MemoryPlan::new(sizes.iter().map(|&(n, index)| BufferSpec::new(n >> (index * 20), cuda(index))));
+            let needed = plan.needed_per_device();
+            for (device, nbytes) in &needed {
+                let of_device = plan.buffers().iter().filter(|b| b.device == *device);
+                let sum: u128 = of_device.map(|b| u128::from(b.nbytes)).sum();
+                prop_assert_eq!(u128::from(*nbytes), sum.min(u128::from(u64::MAX)));
+            }
+            prop_assert!(plan.buffers().iter().all(|b| needed.iter().any(|(device, _)| *device == b.device)));
+        }
     }
 }

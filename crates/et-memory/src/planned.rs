@@ -132,7 +132,8 @@ impl PlannedMemory {
             let aligned = buffer
                 .place()
                 .is_none_or(|place| place.is_aligned(spec.alignment));
-            if buffer.device() != spec.device || buffer.nbytes() < spec.nbytes || !aligned {
+            let here = buffer.device().shares_memory_with(spec.device);
+            if !here || buffer.nbytes() < spec.nbytes || !aligned {
                 return Err(MemoryError::WrongBuffer {
                     memory_id,
                     needed: spec.nbytes,
@@ -205,7 +206,7 @@ impl PlannedMemory {
         if !inside {
             return Err(outside);
         }
-        if buffer.device() != device {
+        if !buffer.device().shares_memory_with(device) {
             return Err(MemoryError::WrongDevice {
                 memory_id,
                 expected: device,
