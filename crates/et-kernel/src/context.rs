@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 
 use crate::access::{self, LockstepIn, LockstepOut, TensorIn, TensorOut};
 use crate::{
-    ArgumentPlace, EValue, Environment, KernelError, Scalar, StepState, Tensor, TensorMeta,
-    ValueIndex, ValueKind,
+    ArgumentPlace, EValue, Environment, KernelError, MAX_RANK, Scalar, StepState, Tensor,
+    TensorMeta, ValueIndex, ValueKind,
 };
 
 /// A tensor in the value table of the method that is running: a name, not a reference. Two names may mean the same bytes.
@@ -442,7 +442,7 @@ impl<'a> KernelContext<'a> {
         if self.meta(id).sizes() == self.meta(like).sizes() {
             return Ok(());
         }
-        let sizes: SmallVec<[usize; 8]> = self.meta(like).sizes().into();
+        let sizes: SmallVec<[usize; MAX_RANK]> = self.meta(like).sizes().into();
         self.resize(id, &sizes)
     }
 
@@ -531,7 +531,7 @@ impl<'a> KernelContext<'a> {
     /// [`KernelError::Shape`], [`KernelError::NoMemory`], or the device's.
     pub fn copy_resizing(&mut self, to: TensorId, from: TensorId) -> Result<(), KernelError> {
         self.expect_writable(to)?;
-        let before: SmallVec<[usize; 8]> = self.meta(to).sizes().into();
+        let before: SmallVec<[usize; MAX_RANK]> = self.meta(to).sizes().into();
         self.resize_like(to, from)?;
         let copied = self.copy_whole(to, from);
         if copied.is_err() {

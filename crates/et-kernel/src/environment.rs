@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use et_device::{DeviceMap, RegistryHandle};
 
-use crate::{BackendRegistry, DuplicateName, Event, EventHook, KernelRegistry};
+use crate::{BackendOptions, BackendRegistry, DuplicateName, Event, EventHook, KernelRegistry};
 
 /// Everything that loading and running takes from outside of the program. Cheap to clone.
 ///
@@ -20,6 +20,8 @@ pub struct Environment {
     pub kernels: Arc<KernelRegistry>,
     /// The delegates' backends.
     pub backends: Arc<BackendRegistry>,
+    /// Settings for the backends.
+    pub backend_options: Arc<BackendOptions>,
     /// Which devices stand in for which.
     pub device_map: DeviceMap,
     /// Who watches.
@@ -57,6 +59,13 @@ impl Environment {
     #[must_use]
     pub fn with_backends(mut self, backends: BackendRegistry) -> Self {
         self.backends = Arc::new(backends);
+        self
+    }
+
+    /// The same with settings for its backends.
+    #[must_use]
+    pub fn with_backend_options(mut self, options: BackendOptions) -> Self {
+        self.backend_options = Arc::new(options);
         self
     }
 

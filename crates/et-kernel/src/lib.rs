@@ -56,9 +56,12 @@ mod error;
 mod event;
 mod kernel;
 mod meta;
+mod options;
 mod registry;
 mod table;
 mod tensor;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use access::{LockstepIn, LockstepOut, TensorIn, TensorOut};
@@ -76,6 +79,7 @@ pub use error::KernelError;
 pub use event::{ArgumentPlace, Event, EventHook};
 pub use kernel::{Kernel, PrepareFn, Prepared, RunFn, StepState};
 pub use meta::{Dynamism, MAX_RANK, ShapeError, TensorMeta};
+pub use options::{BackendOptions, OptionValue};
 pub use registry::{BackendRegistry, DuplicateName, KernelRegistry, LinkedBackend, LinkedKernels};
 pub use table::{TableError, ValueTable};
 pub use tensor::{BytesMut, Tensor, TensorError};

@@ -79,7 +79,7 @@ impl ValueTable {
         // SAFETY: the place was resolved in buffers that this table owns and never gives away while attached; it has room for
         // the bound, on the tensor's device, aligned for its elements; buffers are zeroed, so it is initialised. References
         // to it are made only through `&self` and `&mut self` of this table (see `access`), and not while it is detached.
-        let tensor = unsafe { Tensor::from_place(meta, place) };
+        let tensor = unsafe { Tensor::planned(meta, place) };
         self.push_owned(tensor);
         Ok(())
     }
@@ -215,14 +215,7 @@ impl ValueTable {
         source: &Tensor,
         registry: &DeviceAllocatorRegistry,
     ) -> Result<(), TableError> {
-        let target = self.tensor_mut(index)?;
-        let before = target.sizes().to_vec();
-        target.resize(source.sizes())?;
-        let copied = source.copy_into(target, registry);
-        if copied.is_err() {
-            target.resize(&before)?;
-        }
-        Ok(copied?)
+        Ok(self.tensor_mut(index)?.copy_from(source, registry)?)
     }
 
     /// Copies `bytes` to the start of a tensor, wherever it is.
@@ -254,7 +247,8 @@ impl ValueTable {
     }
 
     /// Exchanges a tensor's own memory with that of `other`: the two must be of one element type, dimension order and device,
-    /// each with room for the other's bound. The tensor takes the present shape of `other`. All views end.
+    /// each with room for the other's bound. The tensor takes the present shape of `other`. All views end; the contents of
+    /// a tensor that was a view are lost unless [`settle`](Self::settle) was called.
     ///
     /// # Errors
     /// [`TableError::Tensor`]; [`TableError::Planned`] if the tensor lives in planned memory, which is never given away.
@@ -264,11 +258,67 @@ impl ValueTable {
         other: &mut Tensor,
     ) -> Result<(), TableError> {
         self.end_views();
-        let tensor = self.tensor_mut(index)?;
-        if !tensor.owns_memory() && tensor.place().is_some() {
+        self.expect_unplanned(index)?;
+        Ok(self.tensor_mut(index)?.exchange_memory(other)?)
+    }
+
+    /// Exchanges the memory of tensor `index` with that of tensor `other_index` of another table, under the same conditions.
+    ///
+    /// # Errors
+    /// As [`exchange_memory`](Self::exchange_memory).
+    pub fn exchange_between(
+        &mut self,
+        index: ValueIndex,
+        other: &mut Self,
+        other_index: ValueIndex,
+    ) -> Result<(), TableError> {
+        other.end_views();
+        other.expect_unplanned(other_index)?;
+        self.exchange_memory(index, other.tensor_mut(other_index)?)
+    }
+
+    /// Exchanges the memory of two tensors of this table, under the same conditions; `index` takes the shape of `other`.
+    ///
+    /// # Errors
+    /// As [`exchange_memory`](Self::exchange_memory).
+    pub fn exchange_within(
+        &mut self,
+        index: ValueIndex,
+        other: ValueIndex,
+    ) -> Result<(), TableError> {
+        if index == other {
+            return Ok(());
+        }
+        self.end_views();
+        self.expect_unplanned(index)?;
+        self.expect_unplanned(other)?;
+        let pair = self
+            .values
+            .get_disjoint_mut([index.position(), other.position()]);
+        match pair {
+            Ok([EValue::Tensor(one), EValue::Tensor(two)]) => Ok(one.exchange_memory(two)?),
+            // Both were found to be tensors just now.
+            _ => Err(TableError::NotATensor { index }),
+        }
+    }
+
+    /// Gives a tensor that is a view of other bytes a copy of these in its own memory.
+    ///
+    /// # Errors
+    /// [`TableError::Tensor`]; nothing changes.
+    pub fn settle(
+        &mut self,
+        index: ValueIndex,
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<(), TableError> {
+        Ok(self.tensor_mut(index)?.settle(registry)?)
+    }
+
+    fn expect_unplanned(&self, index: ValueIndex) -> Result<(), TableError> {
+        if self.tensor(index)?.is_planned() {
             return Err(TableError::Planned { index });
         }
-        Ok(tensor.exchange_memory(other)?)
+        Ok(())
     }
 
     /// Gives memory of its own to a tensor that has none: zeroed, on its device, with room for the bound.
@@ -301,24 +351,14 @@ impl ValueTable {
         if to == from {
             return Ok(());
         }
-        let copy = match self.get(from)? {
-            EValue::Tensor(_) => {
+        match self.get(from)?.share() {
+            Some(copy) => self.set(to, copy),
+            None => {
                 let arguments = [to, from];
                 let mut context = self.call(&arguments, None, environment)?;
-                return Ok(context.assign_tensor()?);
+                Ok(context.assign_tensor()?)
             }
-            EValue::None => EValue::None,
-            EValue::Int(value) => EValue::Int(*value),
-            EValue::Double(value) => EValue::Double(*value),
-            EValue::Bool(value) => EValue::Bool(*value),
-            EValue::Str(value) => EValue::Str(Arc::clone(value)),
-            EValue::IntList(items) => EValue::IntList(items.clone()),
-            EValue::DoubleList(items) => EValue::DoubleList(Arc::clone(items)),
-            EValue::BoolList(items) => EValue::BoolList(Arc::clone(items)),
-            EValue::TensorList(items) => EValue::TensorList(items.clone()),
-            EValue::OptionalTensorList(items) => EValue::OptionalTensorList(items.clone()),
-        };
-        self.set(to, copy)
+        }
     }
 
     /// Takes a tensor's memory away until the views end, as an instruction may ask.
@@ -353,12 +393,16 @@ impl ValueTable {
         Ok(self.memory.planned.zero().map_err(TensorError::Device)?)
     }
 
-    /// Sets the memory that a tensor owns to zero.
+    /// Sets a tensor's memory to zero, unless it is planned or read-only.
     ///
     /// # Errors
     /// [`TableError::Tensor`].
-    pub fn zero_owned(&mut self, index: ValueIndex) -> Result<(), TableError> {
-        Ok(self.tensor_mut(index)?.zero_owned()?)
+    pub fn zero_owned(
+        &mut self,
+        index: ValueIndex,
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<(), TableError> {
+        Ok(self.tensor_mut(index)?.zero_owned(registry)?)
     }
 
     /// The planned memory, to look at.
@@ -527,7 +571,7 @@ impl Tensor {
             return Self::zeros(meta);
         }
         let mut tensor = Self::on_device(meta, registry)?;
-        tensor.zero_owned()?;
+        tensor.zero_owned(registry)?;
         Ok(tensor)
     }
 

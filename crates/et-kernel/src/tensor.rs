@@ -1,14 +1,16 @@
 //! Tensors: a description, a place, and (for tensors of one's own) the memory.
 
 use core::fmt;
+use core::ptr::NonNull;
 use core::slice;
 use std::sync::Arc;
 
 use et_device::{Alignment, Device, DeviceAllocatorRegistry, DeviceError};
-use et_memory::{DeviceMemoryBuffer, HostBuffer, MemoryError, Place};
+use et_memory::{DeviceMemoryBuffer, HostBuffer, HostSpan, MemoryError, Place};
+use smallvec::SmallVec;
 
 use crate::dtype::{as_bytes, from_bytes, from_bytes_mut};
-use crate::{ArgumentPlace, Element, ScalarType, ShapeError, TensorMeta};
+use crate::{ArgumentPlace, Element, MAX_RANK, ScalarType, ShapeError, TensorMeta};
 
 /// A tensor on the host or on a device.
 ///
@@ -30,13 +32,29 @@ struct View {
 }
 
 /// What keeps a tensor's bytes alive.
+#[expect(dead_code, reason = "memory is held to be dropped with the tensor")]
 enum Owner {
     /// Whoever made the tensor (see [`Tensor::from_place`]).
     Elsewhere,
+    /// The value table that the tensor is in.
+    Table,
+    /// The caller, who is told when the bytes are not needed any more.
+    Lent(Lease),
     Host(HostBuffer),
     Device(DeviceMemoryBuffer),
     /// Shared bytes that are only read.
     Shared(Arc<dyn Send + Sync>),
+}
+
+/// Tells the caller, once, that memory of theirs is free again.
+struct Lease(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.take() {
+            release();
+        }
+    }
 }
 
 impl Tensor {
@@ -87,6 +105,59 @@ impl Tensor {
         Self::from_bytes(TensorMeta::contiguous(T::DTYPE, sizes)?, as_bytes(elements))
     }
 
+    /// A contiguous host tensor of these elements, where they are: nothing is copied.
+    ///
+    /// ```
+    /// use et_kernel::Tensor;
+    ///
+    /// let elements = vec![1.0f32, 2.0];
+    /// let address = elements.as_ptr();
+    /// let tensor = Tensor::from_vec(elements, &[2])?;
+    /// assert_eq!(tensor.as_slice::<f32>()?.as_ptr(), address);
+    /// # Ok::<(), et_kernel::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TensorError::Length`] if there are more or fewer elements than `sizes` says.
+    pub fn from_vec<T: Element>(elements: Vec<T>, sizes: &[usize]) -> Result<Self, TensorError> {
+        let meta = TensorMeta::contiguous(T::DTYPE, sizes)?;
+        let (expected, found) = (meta.nbytes(), size_of_val(&elements[..]));
+        if expected != found {
+            return Err(TensorError::Length { expected, found });
+        }
+        // From here on the block is reached through this pointer alone, until the release makes a vector of it again.
+        let mut elements = std::mem::ManuallyDrop::new(elements);
+        let (len, capacity) = (elements.len(), elements.capacity());
+        let base = NonNull::new(elements.as_mut_ptr()).expect("a vector's pointer is never null");
+        let span = HostSpan::new(base.cast(), found);
+        let release = move || {
+            let base = span.base().as_ptr().cast::<T>();
+            // SAFETY: pointer, length and capacity are those of the vector that was taken apart above, and this happens once.
+            drop(unsafe { Vec::from_raw_parts(base, len, capacity) });
+        };
+        // SAFETY: the span is the vector's initialised elements, which live until `release` and are reached in no other way.
+        Ok(unsafe { Self::from_lent(meta, Place::Host(span), release) })
+    }
+
+    /// A tensor in memory of the caller's, on the host or on a device. `release` is called when no tensor needs it any more:
+    /// when this one is dropped, or the one that its memory was exchanged with.
+    ///
+    /// # Safety
+    /// Until `release` is called, `place` is live and initialised memory on `meta.device()`, aligned for its elements and with
+    /// room for the bound, and nobody else uses it.
+    pub unsafe fn from_lent(
+        meta: TensorMeta,
+        place: Place,
+        release: impl FnOnce() + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            meta,
+            place: Some(place),
+            owner: Owner::Lent(Lease(Some(Box::new(release)))),
+            view: None,
+        }
+    }
+
     /// A tensor on `meta.device()`, a device, with room for the bound. The contents are unspecified.
     ///
     /// # Errors
@@ -109,7 +180,7 @@ impl Tensor {
     /// A tensor whose bytes somebody else keeps, such as planned memory. `None` means that it has no memory (yet).
     ///
     /// # Safety
-    /// As long as the tensor exists and is not given another place, `place` is live and initialised memory on
+    /// As long as the tensor exists (or one that its memory was exchanged with), `place` is live and initialised memory on
     /// `meta.device()` with room for the bound; what safe code can do with a `&Tensor` or `&mut Tensor` (read, or write)
     /// may be done to it for as long as such a reference is lent out.
     pub unsafe fn from_place(meta: TensorMeta, place: Option<Place>) -> Self {
@@ -117,6 +188,19 @@ impl Tensor {
             meta,
             place,
             owner: Owner::Elsewhere,
+            view: None,
+        }
+    }
+
+    /// A tensor in planned memory of its value table, from which its memory is never taken away.
+    ///
+    /// # Safety
+    /// As [`from_place`](Self::from_place).
+    pub(crate) unsafe fn planned(meta: TensorMeta, place: Option<Place>) -> Self {
+        Self {
+            meta,
+            place,
+            owner: Owner::Table,
             view: None,
         }
     }
@@ -306,6 +390,24 @@ impl Tensor {
         Ok(unsafe { crate::copy::copy_place(to, from, registry) }?)
     }
 
+    /// Takes the shape of `source` and a copy of its bytes, wherever the two are. On an error the shape is as before.
+    ///
+    /// # Errors
+    /// As [`copy_into`](Self::copy_into), and [`TensorError::Shape`] if this tensor cannot have that shape.
+    pub fn copy_from(
+        &mut self,
+        source: &Self,
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<(), TensorError> {
+        let before: SmallVec<[usize; MAX_RANK]> = self.sizes().into();
+        self.resize(source.sizes())?;
+        let copied = source.copy_into(self, registry);
+        if copied.is_err() {
+            self.resize(&before)?;
+        }
+        copied
+    }
+
     /// Whether the bytes may not be written.
     pub fn is_read_only(&self) -> bool {
         match &self.view {
@@ -320,6 +422,10 @@ impl Tensor {
     /// # Errors
     /// [`TensorError::Unlike`] if they do not fit, [`TensorError::Shape`] if the shape does not; nothing changes.
     pub(crate) fn exchange_memory(&mut self, other: &mut Self) -> Result<(), TensorError> {
+        // What is read-only stays where it is; a tensor that was never given memory has nothing to lose.
+        let movable = |tensor: &Self| {
+            tensor.view.is_none() && !matches!(tensor.owner, Owner::Shared(_) | Owner::Table)
+        };
         let room = |tensor: &Self| tensor.place.map_or(0, |place| place.nbytes());
         let (ours, theirs) = (&self.meta, &other.meta);
         let alike = ours.dtype() == theirs.dtype()
@@ -327,7 +433,7 @@ impl Tensor {
             && ours.device() == theirs.device()
             && room(other) >= ours.bound_nbytes() as u64
             && (self.place.is_none() || room(self) >= theirs.bound_nbytes() as u64);
-        if !alike || self.view.is_some() || other.view.is_some() {
+        if !alike || !movable(self) || !movable(other) {
             return Err(TensorError::Unlike {
                 from: Box::new(theirs.clone()),
                 to: Box::new(ours.clone()),
@@ -352,27 +458,65 @@ impl Tensor {
         });
     }
 
-    /// Whether the tensor keeps memory of its own.
-    pub(crate) fn owns_memory(&self) -> bool {
-        matches!(self.owner, Owner::Host(_) | Owner::Device(_))
+    /// Whether the tensor's memory is its table's and stays so.
+    pub(crate) fn is_planned(&self) -> bool {
+        matches!(self.owner, Owner::Table)
     }
 
-    /// Sets the memory that the tensor owns to zero.
-    pub(crate) fn zero_owned(&mut self) -> Result<(), TensorError> {
-        match &mut self.owner {
-            Owner::Device(buffer) => Ok(buffer.fill(0)?),
-            Owner::Host(buffer) => {
-                // SAFETY: the tensor owns the buffer, and `&mut self` excludes other users of it.
-                unsafe { buffer.bytes_mut() }.fill(0);
-                Ok(())
-            }
-            Owner::Elsewhere | Owner::Shared(_) => Ok(()),
+    /// Ends a view, with a copy of what it showed in the tensor's own memory.
+    pub(crate) fn settle(&mut self, registry: &DeviceAllocatorRegistry) -> Result<(), TensorError> {
+        let Some(View { place: shown, .. }) = &self.view else {
+            return Ok(());
+        };
+        let shown = shown.ok_or(TensorError::NoMemory)?;
+        if self.place.is_none() {
+            let fresh = Self::allocate(self.meta.clone(), registry)?;
+            (self.place, self.owner) = (fresh.place, fresh.owner);
         }
+        let nbytes = self.meta.nbytes() as u64;
+        if nbytes > 0 && self.place != Some(shown) {
+            let own = self.place.and_then(|place| place.subplace(0, nbytes));
+            let (Some(to), Some(from)) = (own, shown.subplace(0, nbytes)) else {
+                return Err(TensorError::NoMemory);
+            };
+            if !to.device().is_cpu() && to.overlaps(&from) {
+                return Err(TensorError::NoMemory);
+            }
+            // SAFETY: both are live: the one is the tensor's, the other that of a tensor of the same table, by the view's
+            // contract; `&mut self` stands for the only use of the table. On a device they are apart by the check above.
+            unsafe { crate::copy::copy_place(to, from, registry) }?;
+        }
+        self.view = None;
+        Ok(())
+    }
+
+    /// Sets all of the tensor's memory to zero, unless it is planned or read-only.
+    pub(crate) fn zero_owned(
+        &mut self,
+        registry: &DeviceAllocatorRegistry,
+    ) -> Result<(), TensorError> {
+        if matches!(self.owner, Owner::Table | Owner::Shared(_)) {
+            return Ok(());
+        }
+        match self.place {
+            None => {}
+            Some(Place::Host(span)) => {
+                // SAFETY: the place is live memory of this tensor by the constructors' guarantee, and `&mut self` excludes
+                // other users of it.
+                unsafe { core::ptr::write_bytes(span.base().as_ptr(), 0, span.len()) };
+            }
+            Some(Place::Device(device, span)) => {
+                let allocator = registry.require(device)?;
+                // SAFETY: as above.
+                unsafe { allocator.fill(span, 0, device.index()) }?;
+            }
+        }
+        Ok(())
     }
 
     /// Where the tensor is, for events.
     pub fn argument_place(&self) -> ArgumentPlace {
-        ArgumentPlace::new(self.device(), self.place, self.meta.nbytes() as u64)
+        ArgumentPlace::new(self.device(), self.place(), self.meta.nbytes() as u64)
     }
 
     /// What keeps read-only bytes alive.

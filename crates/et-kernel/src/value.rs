@@ -40,15 +40,15 @@ pub enum EValue {
     /// A tensor (boxed: most values are small numbers).
     Tensor(Box<Tensor>),
     /// Whole numbers, each the `Int` at its place.
-    IntList(Box<[ValueIndex]>),
+    IntList(Arc<[ValueIndex]>),
     /// Floating point numbers.
     DoubleList(Arc<[f64]>),
     /// Truth values.
     BoolList(Arc<[bool]>),
     /// Tensors, each the `Tensor` at its place.
-    TensorList(Box<[ValueIndex]>),
+    TensorList(Arc<[ValueIndex]>),
     /// Tensors or nothing.
-    OptionalTensorList(Box<[Option<ValueIndex>]>),
+    OptionalTensorList(Arc<[Option<ValueIndex>]>),
 }
 
 impl EValue {
@@ -93,6 +93,23 @@ impl EValue {
             Self::Bool(value) => Some(Scalar::Bool(value)),
             _ => None,
         }
+    }
+
+    /// The same value again, without a new block on the heap; `None` for a tensor.
+    pub fn share(&self) -> Option<Self> {
+        Some(match self {
+            Self::Tensor(_) => return None,
+            Self::None => Self::None,
+            Self::Int(value) => Self::Int(*value),
+            Self::Double(value) => Self::Double(*value),
+            Self::Bool(value) => Self::Bool(*value),
+            Self::Str(value) => Self::Str(Arc::clone(value)),
+            Self::IntList(items) => Self::IntList(Arc::clone(items)),
+            Self::DoubleList(items) => Self::DoubleList(Arc::clone(items)),
+            Self::BoolList(items) => Self::BoolList(Arc::clone(items)),
+            Self::TensorList(items) => Self::TensorList(Arc::clone(items)),
+            Self::OptionalTensorList(items) => Self::OptionalTensorList(Arc::clone(items)),
+        })
     }
 }
 

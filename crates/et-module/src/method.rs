@@ -304,7 +304,7 @@ impl Method {
         for position in 0..self.table.len() {
             let value = ValueIndex(u32::try_from(position).unwrap_or(u32::MAX));
             if self.table.meta(value).is_some() {
-                self.table.zero_owned(value)?;
+                self.table.zero_owned(value, &self.environment.devices)?;
             }
         }
         for initial in &self.initial {
