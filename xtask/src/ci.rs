@@ -3,7 +3,7 @@
 use crate::process::{cargo, run as show_and_run, works};
 use crate::{console, consumers, features, fixtures, layers, nostd, schema};
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table};
 use std::time::{Duration, Instant};
 
 /// How much of it.
@@ -116,9 +116,8 @@ impl StepLog {
         outcome.with_context(|| format!("step `{name}` failed"))
     }
 
-    fn table(&self) -> Table {
+    fn table(&self) -> String {
         let mut table = Table::new();
-        table.load_style(presets::NOTHING);
         table.set_header(["step", "result", "seconds"]);
         for (name, passed, time) in &self.rows {
             let result = if *passed { "ok" } else { "FAILED" };
@@ -127,7 +126,7 @@ impl StepLog {
         if let Some(column) = table.column_mut(2) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        table
+        console::plain(&mut table)
     }
 }
 
@@ -145,7 +144,7 @@ mod tests {
             format!("{:#}", outcome.unwrap_err()),
             "step `second` failed: broken"
         );
-        let table = log.table().to_string();
+        let table = log.table();
         assert!(
             table.contains("first") && table.contains("FAILED"),
             "{table}"

@@ -29,6 +29,25 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// As [`run`]; a warning on stderr is an error too.
+pub(crate) fn run_without_warnings(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    console::line(format_args!("$ {shown}"));
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start `{shown}`"))?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let warned = stderr.lines().any(|line| line.starts_with("warning"));
+    if warned || !output.status.success() {
+        console::problem(format_args!("{stderr}"));
+    }
+    match output.status.success() {
+        true if warned => bail!("`{shown}` warns"),
+        true => Ok(()),
+        false => bail!("`{shown}` failed: {}", output.status),
+    }
+}
+
 /// Prints the command, runs it and returns what it wrote to stdout.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
@@ -101,6 +120,14 @@ mod tests {
     fn a_failing_command_is_an_error_that_names_it() {
         let error = run(Command::new("false").arg("x")).unwrap_err();
         assert!(error.to_string().contains("false x"), "{error}");
+    }
+
+    #[test]
+    fn a_warning_can_be_an_error() {
+        let shell = |script: &str| run_without_warnings(Command::new("sh").args(["-c", script]));
+        assert!(shell("true").is_ok());
+        assert!(shell("echo 'warning: unused' >&2").is_err());
+        assert!(shell("exit 1").is_err());
     }
 
     #[test]
