@@ -8,6 +8,32 @@
 //! 3. [`VerifiedProgram`]: every index, size and offset in it was checked. What a runtime takes.
 //!
 //! Tensor data files have [`ParsedFlatTensor`] and [`VerifiedFlatTensor`] in the same way.
+//!
+//! ```
+//! use et_schema::{InstructionView, VerifiedProgram};
+//! # use et_schema::{builder::{MethodBuilder, ProgramBuilder}, owned::Tensor, ScalarType};
+//! # let mut forward = MethodBuilder::new("forward");
+//! # let x = forward.input(Tensor::new(ScalarType::Float, &[2, 3]));
+//! # let y = forward.output(Tensor::new(ScalarType::Float, &[2, 3]));
+//! # forward.kernel("aten::relu.out", &[x, y, y]);
+//! # let mut program = ProgramBuilder::new();
+//! # program.method(forward);
+//! # let file = program.to_bytes()?;
+//! let program = VerifiedProgram::from_file_bytes(&file)?;
+//! let forward = program.root().plan("forward").ok_or("no such method")?;
+//! for instruction in forward.chains().flat_map(|chain| chain.instructions()) {
+//!     if let InstructionView::Kernel { op, args } = instruction {
+//!         let operator = forward.operator(op).ok_or("verified programs have it")?;
+//!         println!("{}.{} {args:?}", operator.name, operator.overload);
+//!         # assert_eq!((operator.name, args.len()), ("aten::relu", 3));
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A file that is refused can still be looked into: [`ParsedProgram::problems`] lists everything that
+//! is wrong with it, [`summary`] says what is in it. To change a program, take it as [`owned`] values
+//! and [`write`](mod@write) it again; to make one, there is the [`builder`].
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(

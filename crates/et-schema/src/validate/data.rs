@@ -92,7 +92,7 @@ impl<S: Sink> Check<'_, S> {
         };
         let path = Path::field("constant_segment");
         let num_offsets = table.offsets().map_or(0, |offsets| offsets.len());
-        if num_offsets > 0 && tables(root.constant_buffer()).len() > 0 {
+        if num_offsets > 1 && tables(root.constant_buffer()).len() > 0 {
             self.error(
                 Rule::Conflict,
                 &path.dot("offsets"),

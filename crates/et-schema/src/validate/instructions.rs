@@ -215,7 +215,5 @@ impl<S: Sink> Check<'_, S> {
 }
 
 fn kind_of(plan: &Plan<'_>, value: u32) -> ValueKind {
-    plan.view
-        .value(value)
-        .map_or(ValueKind::Unknown, |value| value.kind())
+    plan.view.value_kind(value).unwrap_or(ValueKind::Unknown)
 }

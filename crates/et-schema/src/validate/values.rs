@@ -7,7 +7,10 @@ use crate::generated::pte;
 use crate::list::List;
 use crate::problem::Rule;
 use crate::scalar_type::ScalarType;
-use crate::view::{Allocation, Dynamism, TensorLocation, TensorView, ValueKind, ValueView, tables};
+use crate::view::{
+    Allocation, Dynamism, TensorLocation, TensorView, ValueKind, ValueView, device_type_name,
+    tables,
+};
 
 /// The most dimensions that a runtime's fixed arrays hold.
 pub(super) const MAX_RANK: usize = 16;
@@ -113,10 +116,8 @@ impl<S: Sink> Check<'_, S> {
             if !self.index(&path, item, plan.num_values, "values")? {
                 continue;
             }
-            let kind = u32::try_from(item)
-                .ok()
-                .and_then(|item| plan.view.value(item));
-            let kind = kind.map_or(ValueKind::Unknown, |value| value.kind());
+            let index = u32::try_from(item).unwrap_or(u32::MAX);
+            let kind = plan.view.value_kind(index).unwrap_or(ValueKind::Unknown);
             if !kinds.contains(&kind) {
                 let found = format_args!("{item}, a value of kind {}", kind.name());
                 let expected = kinds.first().map_or("", |kind| kind.name());
@@ -396,11 +397,8 @@ impl<S: Sink> Check<'_, S> {
         if wanted == buffer {
             return Ok(());
         }
-        let found = format_args!(
-            "device {}:{} in a buffer on {}:{}",
-            wanted.0, wanted.1, buffer.0, buffer.1
-        );
-        let expected = "a buffer on the tensor's device (type:index)";
+        let found = format_args!("{} in a buffer on {}", Device(wanted), Device(buffer));
+        let expected = "a buffer on the tensor's device";
         if plan.view.has_buffer_devices() {
             self.error(Rule::DeviceMismatch, path, found, expected)
         } else {
@@ -461,6 +459,20 @@ pub(super) struct Shape<'a> {
     pub(super) scalar_type_code: i8,
     pub(super) sizes: Option<List<'a, i32>>,
     pub(super) dim_order: Option<&'a [u8]>,
+}
+
+/// A device as people write it, such as `cuda:0`.
+struct Device((i8, i8));
+
+impl core::fmt::Display for Device {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (device_type, index) = self.0;
+        match device_type_name(device_type) {
+            Some("CPU") => f.write_str("cpu"),
+            Some(name) => write!(f, "{}:{index}", name.to_ascii_lowercase()),
+            None => write!(f, "device type {device_type}:{index}"),
+        }
+    }
 }
 
 /// The CPU has no index.

@@ -1,6 +1,6 @@
 //! One method: its values, instructions, operators, delegates and planned buffers.
 
-use super::{ChainView, ValueView, numbers, table_at, tables};
+use super::{ChainView, ValueKind, ValueView, numbers, table_at, tables};
 use crate::generated::pte;
 use crate::list::List;
 use crate::number::mem_index;
@@ -60,6 +60,11 @@ impl<'a> PlanView<'a> {
     /// The value at `index`.
     pub fn value(&self, index: u32) -> Option<ValueView<'a>> {
         table_at(self.0.values(), mem_index(index)).map(ValueView::new)
+    }
+
+    /// The kind of the value at `index`; quicker than looking at the value.
+    pub fn value_kind(&self, index: u32) -> Option<ValueKind> {
+        table_at(self.0.values(), mem_index(index)).map(ValueKind::of)
     }
 
     /// The lists of instructions. Every known exporter writes one.

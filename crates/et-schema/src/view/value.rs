@@ -127,6 +127,25 @@ pub enum ValueKind {
 }
 
 impl ValueKind {
+    /// A value of an unknown tag has no contents that anyone may look at; one of a known tag has, as
+    /// structural verification saw both or neither.
+    pub(crate) fn of(table: pte::EValue<'_>) -> Self {
+        match table.val_type() {
+            pte::KernelTypes::Null => Self::None,
+            pte::KernelTypes::Int => Self::Int,
+            pte::KernelTypes::Bool => Self::Bool,
+            pte::KernelTypes::Double => Self::Double,
+            pte::KernelTypes::Tensor => Self::Tensor,
+            pte::KernelTypes::String => Self::Str,
+            pte::KernelTypes::IntList => Self::IntList,
+            pte::KernelTypes::DoubleList => Self::DoubleList,
+            pte::KernelTypes::BoolList => Self::BoolList,
+            pte::KernelTypes::TensorList => Self::TensorList,
+            pte::KernelTypes::OptionalTensorList => Self::OptionalTensorList,
+            _ => Self::Unknown,
+        }
+    }
+
     /// The name in the schema.
     pub fn name(self) -> &'static str {
         match self {

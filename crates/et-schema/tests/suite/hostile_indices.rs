@@ -445,6 +445,16 @@ fn b_04_tensors_lie_in_buffers_on_their_device() {
 }
 
 #[test]
+fn device_mismatches_name_both_devices() {
+    let mut method = device_method();
+    method.tensor(matrix().planned(2, 0));
+    let text = load(&program(method).to_bytes().unwrap())
+        .unwrap_err()
+        .to_string();
+    assert!(text.contains("cpu in a buffer on cuda:0"), "{text}");
+}
+
+#[test]
 fn b_04_device_tags_without_a_device_table_are_told() {
     let mut older = device_method();
     older.plan_mut().non_const_buffer_device = None;
