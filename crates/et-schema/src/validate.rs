@@ -10,6 +10,7 @@ mod flat_tensor;
 mod instructions;
 mod plan;
 mod sink;
+mod tensors;
 mod values;
 
 pub(crate) use flat_tensor::flat_tensor;

@@ -9,6 +9,7 @@
 mod instruction;
 mod plan;
 mod program;
+mod tensor;
 mod value;
 
 use flatbuffers::{Follow, ForwardsUOffset, Vector};
@@ -18,10 +19,11 @@ pub use plan::{
     BufferDeviceView, CompileSpecView, DelegateView, OperatorView, PlanView, Processed,
 };
 pub use program::{ConstantView, NamedDataView, ProgramView, SegmentView, SubsegmentView};
-pub use value::{
-    Allocation, Dynamism, TensorLocation, TensorView, ValueKind, ValueView, checked_nbytes,
-    checked_numel, device_type_name,
+pub use tensor::{
+    Allocation, Dynamism, TensorLocation, TensorView, checked_nbytes, checked_numel,
+    device_type_name,
 };
+pub use value::{ValueKind, ValueView};
 
 use crate::list::{Item, List};
 

@@ -2,7 +2,7 @@
 
 use super::Check;
 use super::sink::{Path, Sink};
-use super::values::Shape;
+use super::tensors::Shape;
 use crate::container::FileKind;
 use crate::flat_tensor::FlatTensorView;
 use crate::problem::Rule;
