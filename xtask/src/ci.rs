@@ -1,7 +1,7 @@
 //! Everything that must be green before a merge, with a table of what took how long.
 
 use crate::process::{cargo, run as show_and_run, works};
-use crate::{console, consumers, features, fixtures, layers, nostd, schema};
+use crate::{console, consumers, features, fixtures, layers, mutate, nostd, schema};
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table};
 use std::time::{Duration, Instant};
@@ -58,7 +58,8 @@ fn full(log: &mut StepLog) -> Result<()> {
     log.step("consumers", || {
         consumers::run(&consumers::Options::default())
     })?;
-    log.step("fixtures", || fixtures::run(&fixtures::Options::bundled()))
+    log.step("fixtures", || fixtures::run(&fixtures::Options::bundled()))?;
+    log.step("mutants", || mutate::run(&mutate::Options::short()))
 }
 
 fn format() -> Result<()> {

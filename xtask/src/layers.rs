@@ -23,6 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("et-cli", LIBRARIES),
     ("fakecuda", &[]),
     ("et-tests", TESTED),
+    ("et-mutator", LIBRARIES),
     ("et-benches", LIBRARIES),
     ("xtask", &[]),
 ];

@@ -6,6 +6,7 @@ mod consumers;
 mod features;
 mod fixtures;
 mod layers;
+mod mutate;
 mod nostd;
 mod process;
 mod schema;
@@ -45,6 +46,8 @@ enum Command {
     Unsafe(unsafe_code::Options),
     /// Run every recorded case and compare outputs and device traces
     Fixtures(fixtures::Options),
+    /// Damage real programs and see that nothing but an error comes of it
+    Mutate(mutate::Options),
 }
 
 fn main() -> ExitCode {
@@ -67,5 +70,6 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Consumers(options) => consumers::run(&options),
         Command::Unsafe(options) => unsafe_code::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
+        Command::Mutate(options) => mutate::run(&options),
     }
 }

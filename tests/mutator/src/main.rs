@@ -1,0 +1,113 @@
+//! One shard of mutants. `cargo xtask mutate` starts shards, watches them, and adds them up.
+#![expect(
+    clippy::print_stdout,
+    reason = "a shard reports its findings on standard output"
+)]
+
+mod edit;
+mod meter;
+mod mutation;
+mod random;
+mod seeds;
+mod target;
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use mutation::Cases;
+use target::{Outcome, Target};
+
+/// Makes mutants of real programs and sees that nothing but an error comes of them.
+#[derive(Parser)]
+struct Options {
+    /// The folder with the real programs
+    #[arg(long)]
+    folder: PathBuf,
+    /// Files over 4 KiB instead of those up to it
+    #[arg(long)]
+    large: bool,
+    /// Run loaded methods too
+    #[arg(long)]
+    run: bool,
+    /// Leave the systematic cases out
+    #[arg(long)]
+    random_only: bool,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The first case of this shard
+    #[arg(long, default_value_t = 0)]
+    start: u64,
+    /// Cases from one of this shard to its next
+    #[arg(long, default_value_t = 1)]
+    step: u64,
+    /// The first case that is not done
+    #[arg(long)]
+    end: u64,
+    /// Where the number of the present case is kept
+    #[arg(long)]
+    current: Option<PathBuf>,
+    /// A folder for mutants that something went wrong with
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let seeds = seeds::find(&options.folder, options.large)?;
+    let cases = Cases::new(&seeds, options.seed, !options.random_only);
+    let target = Target::new(options.run);
+    let mut current = options
+        .current
+        .as_ref()
+        .map(File::create)
+        .transpose()
+        .context("cannot write --current")?;
+    // A panic is reported with its case; the default message would come a million times.
+    std::panic::set_hook(Box::new(|_| {}));
+
+    let mut counts = [0u64; 4];
+    let mut faults = 0u64;
+    let mut case = options.start;
+    while case < options.end {
+        if let Some(file) = &mut current {
+            file.seek(SeekFrom::Start(0))?;
+            file.write_all(&case.to_le_bytes())?;
+        }
+        let mutant = cases.mutant(case);
+        let kept = options.keep.as_ref().map(|_| mutant.bytes.clone());
+        match target.check(mutant.bytes) {
+            Ok(outcome) => counts[slot(outcome)] += 1,
+            Err(problem) => {
+                faults += 1;
+                let path = &seeds[mutant.seed].path;
+                println!(
+                    "fault case {case}: {}: {}: {problem}",
+                    path.display(),
+                    mutant.what
+                );
+                if let (Some(folder), Some(bytes)) = (&options.keep, kept) {
+                    std::fs::write(folder.join(format!("case-{case}.pte")), bytes)?;
+                }
+            }
+        }
+        case += options.step;
+    }
+    let [refused, not_loaded, loaded, ran] = counts;
+    println!(
+        "done refused={refused} not_loaded={not_loaded} loaded={loaded} ran={ran} faults={faults} systematic={}",
+        cases.systematic()
+    );
+    Ok(())
+}
+
+const fn slot(outcome: Outcome) -> usize {
+    match outcome {
+        Outcome::Refused => 0,
+        Outcome::NotLoaded => 1,
+        Outcome::Loaded => 2,
+        Outcome::Ran => 3,
+    }
+}
