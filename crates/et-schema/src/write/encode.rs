@@ -8,6 +8,7 @@ use super::{WriteError, size};
 use crate::aligned_bytes::OutOfMemory;
 use crate::container::FileKind;
 use crate::generated::{ptd, pte, scalar};
+use crate::number::file_len;
 use crate::owned::{
     BackendDelegate, Chain, ContainerMetadata, DataLocation, ExecutionPlan, ExtraTensorInfo,
     FlatTensor, FrameList, Instruction, NamedTensor, Program, SubsegmentOffsets, Tensor, Value,
@@ -15,6 +16,9 @@ use crate::owned::{
 
 /// What offsets of 32 bits reach, from a table forwards and backwards.
 const LIMIT: u64 = 0x7FFF_FFFF;
+
+/// Bytes for the identifier, the root and their padding.
+const ROOT_ROOM: u64 = 64;
 
 /// Alignment of blobs inside of the FlatBuffer.
 pub(super) const BLOB_ALIGNMENT: usize = 16;
@@ -25,14 +29,16 @@ type Tables<T> = WIPOffset<Vector<'static, ForwardsUOffset<T>>>;
 
 /// The program's FlatBuffer, without a header.
 pub(super) fn program(program: &Program) -> Result<Vec<u8>, WriteError> {
-    let mut fbb = builder(size::program(program))?;
+    let bound = size::program(program);
+    let mut fbb = builder(bound)?;
     let root = program_table(&mut fbb, program);
-    Ok(finish(fbb, root, FileKind::Program))
+    Ok(finish(fbb, root, FileKind::Program, bound))
 }
 
 /// The tensor data's FlatBuffer, without a header.
 pub(super) fn flat_tensor(file: &FlatTensor) -> Result<Vec<u8>, WriteError> {
-    let mut fbb = builder(size::flat_tensor(file))?;
+    let bound = size::flat_tensor(file);
+    let mut fbb = builder(bound)?;
     let segments = each(&mut fbb, &file.segments, |fbb, it| {
         let args = ptd::DataSegmentArgs {
             offset: it.offset,
@@ -47,12 +53,11 @@ pub(super) fn flat_tensor(file: &FlatTensor) -> Result<Vec<u8>, WriteError> {
         named_data: Some(named_data),
     };
     let root = ptd::FlatTensor::create(&mut fbb, &args);
-    Ok(finish(fbb, root, FileKind::FlatTensor))
+    Ok(finish(fbb, root, FileKind::FlatTensor, bound))
 }
 
 fn builder(nbytes: u64) -> Result<Fbb, WriteError> {
-    // The identifier, the root and their padding.
-    let nbytes = nbytes.saturating_add(64);
+    let nbytes = nbytes.saturating_add(ROOT_ROOM);
     if nbytes > LIMIT {
         return Err(WriteError::TooLarge {
             nbytes,
@@ -70,12 +75,16 @@ fn builder(nbytes: u64) -> Result<Fbb, WriteError> {
     Ok(fbb)
 }
 
-fn finish<T>(mut fbb: Fbb, root: Offset<T>, kind: FileKind) -> Vec<u8> {
+fn finish<T>(mut fbb: Fbb, root: Offset<T>, kind: FileKind, bound: u64) -> Vec<u8> {
     let identifier = kind.identifier();
     let identifier = core::str::from_utf8(&identifier).expect("identifiers are ASCII");
     fbb.finish(root, Some(identifier));
     let (mut buffer, start) = fbb.collapse();
     buffer.drain(..start);
+    debug_assert!(
+        file_len(buffer.len()) <= bound.saturating_add(ROOT_ROOM),
+        "bound too small"
+    );
     buffer
 }
 

@@ -424,3 +424,6 @@ fn check_alignment(what: &'static str, found: u64) -> Result<u64, WriteError> {
 fn align_up(position: u64, alignment: u64) -> Option<u64> {
     position.checked_next_multiple_of(alignment)
 }
+
+#[cfg(test)]
+mod tests;
