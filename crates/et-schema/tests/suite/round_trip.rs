@@ -4,8 +4,12 @@ use std::path::Path;
 
 use et_schema::builder::{FlatTensorBuilder, MethodBuilder, ProgramBuilder};
 use et_schema::owned::{FlatTensor, Program, Tensor};
-use et_schema::write::{FileSegments, WriteOptions, write_flat_tensor, write_program};
-use et_schema::{ConstantView, ScalarType, VerifiedFlatTensor, VerifiedProgram};
+use et_schema::write::{
+    ByteSink, FileSegments, WriteError, WriteOptions, write_flat_tensor, write_program,
+};
+use et_schema::{
+    ByteSource, ConstantView, ScalarType, SourceError, VerifiedFlatTensor, VerifiedProgram,
+};
 
 use crate::corpus;
 
@@ -192,4 +196,73 @@ fn built_tensor_data_is_valid_and_aligned() {
             assert!(range.is_empty() || range.start.is_multiple_of(u64::from(alignment)));
         }
     }
+}
+
+/// A file that is mostly zeros: pieces with their positions.
+#[derive(Default)]
+struct Sparse {
+    pieces: Vec<(u64, Vec<u8>)>,
+    len: u64,
+}
+
+impl ByteSink for Sparse {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        // Padding comes in large pieces, nothing else in this test does.
+        if bytes.len() < 4096 {
+            self.pieces.push((self.len, bytes.to_vec()));
+        }
+        self.len += u64::try_from(bytes.len()).unwrap();
+        Ok(())
+    }
+}
+
+impl ByteSource for Sparse {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), SourceError> {
+        for (at, byte) in (offset..).zip(into.iter_mut()) {
+            let index = self.pieces.partition_point(|(start, _)| *start <= at);
+            let (start, piece) = &self.pieces[index - 1];
+            *byte = piece
+                .get(usize::try_from(at - start).unwrap())
+                .copied()
+                .unwrap_or(0);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn data_past_4_gib_is_written_and_found() {
+    let far = 5 << 30;
+    let mut forward = MethodBuilder::new("forward");
+    forward.output(Tensor::new(ScalarType::Byte, &[16]).with_data(1));
+    let mut program = ProgramBuilder::new();
+    program.constant(&[7; 16]);
+    program.segment(&[9; 16]);
+    program.method(forward);
+    let mut built = program.build().unwrap();
+    built.program.segments[0].offset = far;
+    let mut file = Sparse::default();
+    let segments = built.segments.as_slice();
+    write_program(&built.program, segments, &built.options, &mut file).unwrap();
+    assert!(file.len > far);
+
+    let verified = VerifiedProgram::read(&file).unwrap();
+    let root = verified.root();
+    let Some(ConstantView::Segment {
+        segment,
+        offset,
+        available,
+    }) = root.constant(1)
+    else {
+        panic!("no constant");
+    };
+    let range = root.segment_range(segment).unwrap().unwrap();
+    assert_eq!((offset, available, range.end), (0, 16, file.len));
+    let mut bytes = [0; 16];
+    file.read_at(range.start, &mut bytes).unwrap();
+    assert_eq!(bytes, [7; 16]);
 }
