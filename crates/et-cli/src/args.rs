@@ -115,6 +115,12 @@ pub(crate) struct RunArgs {
     /// Write what happened on the devices
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Write how long each instruction took, for a browser's trace viewer
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: Option<PathBuf>,
+    /// Make every call this many times; the outputs of the last one count
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: u32,
     /// The most bytes that made-up inputs may have together
     #[arg(long, value_name = "BYTES", value_parser = options::parse_nbytes, default_value = "1G")]
     pub(crate) max_input_bytes: u64,

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::npy;
+use crate::source;
 use crate::value::{Tensor, Value};
 use et_schema::ScalarType;
 use serde_json::Value as Json;
@@ -51,7 +52,7 @@ enum ItemKind {
 impl Calls {
     /// Reads a document; files in it are relative to its folder.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read(path).map_err(|error| Failure::io("read", path, &error))?;
+        let text = source::read(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         Self::parse(&text, folder)
             .map_err(|problem| Failure::file("calls", format!("{}: {problem}", path.display())))
@@ -219,7 +220,7 @@ impl Item {
 
 /// Reads a `.npy` file as elements of `wanted`, or of the file's own type.
 pub(crate) fn read_tensor(file: &Path, wanted: Option<ScalarType>) -> Result<Tensor, Failure> {
-    let bytes = std::fs::read(file).map_err(|error| Failure::io("read", file, &error))?;
+    let bytes = source::read(file)?;
     let bad = |error: &dyn Display| Failure::file("npy", format!("{}: {error}", file.display()));
     let array = npy::decode(&bytes).map_err(|error| bad(&error))?;
     Tensor::from_npy(array, wanted).map_err(|error| bad(&error))

@@ -12,6 +12,7 @@ mod layout;
 mod literal;
 mod npy;
 mod options;
+mod profile;
 mod random;
 mod render;
 mod report;

@@ -77,6 +77,17 @@ impl Source {
     }
 }
 
+/// All bytes of a file, or of standard input for `-`.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let bytes = if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        std::fs::read(path)
+    };
+    bytes.map_err(|error| Failure::io("read", path, &error))
+}
+
 fn open_file(path: &Path) -> io::Result<Content> {
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;

@@ -375,3 +375,36 @@ fn inputs_that_do_not_fit_are_failures_of_the_run() {
     assert!(run(&["--max-input-bytes", "47"]).contains("--max-input-bytes"));
     assert!(run(&["--method", "backward"]).contains("forward"));
 }
+
+#[test]
+fn a_profile_has_a_slice_per_instruction_and_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("profile.json");
+    let output = run_on_device(&[
+        "--simulate",
+        "--repeat",
+        "3",
+        "--profile",
+        file.to_str().unwrap(),
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let profile: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let slices = profile["traceEvents"].as_array().unwrap();
+    let of = |category: &str| {
+        slices
+            .iter()
+            .filter(|slice| slice["cat"] == category)
+            .count()
+    };
+    assert_eq!((of("load"), of("method"), of("instruction")), (1, 3, 15));
+}
+
+#[test]
+fn a_program_is_run_from_standard_input() {
+    let output = Command::new(env!("CARGO_BIN_EXE_et"))
+        .args(["run", "-"])
+        .stdin(std::fs::File::open(fixtures().join("linear/model.pte")).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}

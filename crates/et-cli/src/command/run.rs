@@ -34,6 +34,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
     if let Some(file) = &args.trace {
         results::write_file(file, pretty(&trace).as_bytes())?;
     }
+    if let (Some(file), Some(profile)) = (&args.profile, session.profile()) {
+        results::write_file(file, pretty(&profile).as_bytes())?;
+    }
     keep(args, &runs)?;
     let report = summary::report(
         &runs,

@@ -5,11 +5,12 @@ use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::inputs::{self, Spec};
 use crate::options::{self, Simulate};
+use crate::profile::Profiler;
 use crate::source::Source;
 use crate::trace::Recorder;
 use crate::value::Value;
 use et_device::{AllocatorHandle, DeviceAllocatorRegistry};
-use et_kernel::Environment;
+use et_kernel::{Environment, Event, EventHook};
 use et_module::{DataFile, Error, Module, ModuleOptions, Program};
 use et_schema::{ParsedProgram, ValueView};
 use et_sim::{SimAllocator, SimOptions};
@@ -26,6 +27,19 @@ pub(super) struct Session {
     simulated: bool,
     module: Module,
     recorder: Arc<Recorder>,
+    profiler: Option<Arc<Profiler>>,
+    repeat: u32,
+}
+
+/// Tells everything to all who watch.
+struct Watchers(Vec<Arc<dyn EventHook>>);
+
+impl EventHook for Watchers {
+    fn event(&self, event: &Event<'_>) {
+        for watcher in &self.0 {
+            watcher.event(event);
+        }
+    }
 }
 
 impl Session {
@@ -39,10 +53,13 @@ impl Session {
         let recorder = Arc::new(Recorder::new(
             device.as_ref().map(|(device, _)| Arc::clone(device)),
         ));
+        let profiler = profiler(args, &source)?;
+        let mut watchers: Vec<Arc<dyn EventHook>> = vec![Arc::clone(&recorder) as _];
+        watchers.extend(profiler.clone().map(|profiler| profiler as _));
         let linked = Environment::linked().map_err(|error| failure(error.into()))?;
         let mut environment = linked
             .with_device_map(options::device_map(&args.device_map))
-            .with_hook(Arc::clone(&recorder) as _);
+            .with_hook(Arc::new(Watchers(watchers)));
         if let Some((_, registry)) = device {
             environment = environment.with_devices(registry);
         }
@@ -56,6 +73,8 @@ impl Session {
             simulated,
             module,
             recorder,
+            profiler,
+            repeat: args.repeat,
         })
     }
 
@@ -99,14 +118,13 @@ impl Session {
         Ok(values.collect())
     }
 
-    /// Calls a method, which is loaded where it was not yet.
+    /// Calls a method as often as wanted; it is loaded where it was not yet. The outputs are those of the last time.
     pub(super) fn call(
         &mut self,
         method: &str,
         values: &[Value],
         specs: &[Spec],
     ) -> Result<Vec<Value>, Failure> {
-        self.recorder.begin_run();
         let (name, simulated) = (self.source.name(), self.simulated);
         let failure = |error: Error| error::failure(&name, simulated, &error);
         let method = self.module.method(method).map_err(failure)?;
@@ -119,11 +137,18 @@ impl Session {
             );
             return Err(Failure::file("input.count", message));
         }
-        for (index, value) in values.iter().enumerate() {
-            let value = inputs::to_runtime(index, value, specs.get(index))?;
-            method.set_input(index, &value).map_err(failure)?;
+        let given = values
+            .iter()
+            .enumerate()
+            .map(|(index, value)| inputs::to_runtime(index, value, specs.get(index)))
+            .collect::<Result<Vec<_>, _>>()?;
+        for _ in 0..self.repeat {
+            self.recorder.begin_run();
+            for (index, value) in given.iter().enumerate() {
+                method.set_input(index, value).map_err(failure)?;
+            }
+            method.execute().map_err(failure)?;
         }
-        method.execute().map_err(failure)?;
         (0..method.num_outputs())
             .map(|index| inputs::from_runtime(&method.output_to_host(index).map_err(failure)?))
             .collect()
@@ -132,6 +157,11 @@ impl Session {
     /// What happened so far.
     pub(super) fn trace(&self) -> Json {
         self.recorder.document()
+    }
+
+    /// How long instructions took, if that is wanted.
+    pub(super) fn profile(&self) -> Option<Json> {
+        self.profiler.as_ref().map(|profiler| profiler.document())
     }
 
     fn failure(&self, error: &Error) -> Failure {
@@ -159,4 +189,12 @@ fn add_data(args: &RunArgs, module: &mut Module) -> Result<(), Failure> {
             .map_err(|error| error::failure(&name, args.simulate.is_some(), &error))?;
     }
     Ok(())
+}
+
+fn profiler(args: &RunArgs, source: &Source) -> Result<Option<Arc<Profiler>>, Failure> {
+    if args.profile.is_none() {
+        return Ok(None);
+    }
+    let parsed = ParsedProgram::read(source).map_err(|error| source.refused(&error))?;
+    Ok(Some(Arc::new(Profiler::new(&parsed.root()))))
 }
