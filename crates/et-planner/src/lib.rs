@@ -1,0 +1,21 @@
+//! Memory planning: where every buffer of a program goes, and a proof of how good that is.
+//!
+//! [`placement`] solves one arena at a time: buffers with lifetimes and sizes in, offsets out. It knows no
+//! program and no file; [`Instance::from_csv`](placement::Instance::from_csv) takes the text of an instance in
+//! the format of the public allocator benchmarks.
+//!
+//! ```
+//! use et_planner::placement::{Instance, Limits, greedy, minimise, validate};
+//!
+//! let instance = Instance::from_csv("id,lower,upper,size\na,0,2,64\nb,1,3,32\nc,2,4,64\n")?;
+//! let greedy = greedy(&instance)?;
+//! let best = minimise(&instance, &Limits::default());
+//! validate(&instance, &best.plan)?;
+//! assert!(best.is_proved());
+//! assert_eq!(best.plan.height(), 96);
+//! assert!(greedy.height() >= best.plan.height());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod placement;

@@ -1,0 +1,51 @@
+//! Rules of the search in turn: what one finds hard, another often finds at once.
+
+use super::limits::{Meter, Stop};
+use super::search::{Outcome, Pick, Prefer, Rule, Search};
+
+/// Rules in the order in which they run. On hard instances each of them solves some that most others do not.
+const RULES: [(Pick, Prefer); 12] = [
+    (Pick::FloorThenSlack, Prefer::Length),
+    (Pick::CasesThenFloor, Prefer::WallThenArea),
+    (Pick::Slack, Prefer::Length),
+    (Pick::CasesThenFloor, Prefer::Area),
+    (Pick::Valley, Prefer::Size),
+    (Pick::Cases, Prefer::WallThenArea),
+    (Pick::Slack, Prefer::Area),
+    (Pick::Floor, Prefer::Size),
+    (Pick::Valley, Prefer::Length),
+    (Pick::Slack, Prefer::WallThenArea),
+    (Pick::Floor, Prefer::Length),
+    (Pick::Cases, Prefer::Length),
+];
+
+/// How much chance enters, round by round. The first round has none.
+const NOISE: [f64; 3] = [0.0, 0.2, 1.0];
+
+/// Nodes of each run in the first round, besides two per item. Each round doubles.
+const FIRST_SHARE: u64 = 500;
+
+/// Runs all rules once at one capacity. Rounds count from 0; later ones look deeper, and elsewhere.
+pub(super) fn sweep(
+    search: &mut Search<'_>,
+    capacity: u64,
+    round: u32,
+    meter: &mut Meter<'_>,
+) -> Result<Outcome, Stop> {
+    let share = (FIRST_SHARE + 2 * search.item_count()) << round.min(40);
+    for (number, &(pick, prefer)) in RULES.iter().enumerate() {
+        let noise = NOISE[round as usize % NOISE.len()];
+        let seed = (u64::from(round) << 32) + number as u64;
+        let rule = Rule {
+            pick,
+            prefer,
+            noise,
+            seed,
+        };
+        match search.run(capacity, &rule, share, meter)? {
+            Outcome::Open => {}
+            settled => return Ok(settled),
+        }
+    }
+    Ok(Outcome::Open)
+}
