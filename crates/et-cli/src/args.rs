@@ -49,9 +49,12 @@ pub(crate) struct JsonArg {
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// The program (.pte), or `-` for standard input
+    /// The program (.pte) or tensor data (.ptd), or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// External tensor data (.ptd) of the program; repeatable
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Vec<PathBuf>,
     /// Print the whole FlatBuffer as JSON, with the field names of the schema
     #[arg(long)]
     pub(crate) program: bool,

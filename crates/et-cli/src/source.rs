@@ -2,7 +2,7 @@
 
 use crate::failure::{Blame, Failure};
 use et_module::DataSource;
-use et_schema::{ByteSource, ReadError, SourceError};
+use et_schema::{ByteSource, FileKind, HEAD_LEN, ReadError, SourceError};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -57,6 +57,14 @@ impl Source {
             return "standard input".into();
         }
         self.0.path.display().to_string()
+    }
+
+    /// The format that the file's identifier says.
+    pub(crate) fn kind(&self) -> Option<FileKind> {
+        let mut head = [0; HEAD_LEN];
+        let there = ByteSource::len(self).min(HEAD_LEN as u64) as usize;
+        self.read_at(0, &mut head[..there]).ok()?;
+        FileKind::detect(&head[..there])
     }
 
     /// The failure that a refused file is.

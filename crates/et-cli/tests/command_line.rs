@@ -202,6 +202,24 @@ fn a_program_is_read_from_standard_input() {
 }
 
 #[test]
+fn tensor_data_is_shown_alone_and_beside_its_program() {
+    let data = "ext_weights/_default_external_constant.ptd";
+    let alone = et(&["inspect", data]);
+    assert_eq!(alone.status.code(), Some(0), "{}", text(&alone.stderr));
+    assert!(text(&alone.stdout).contains("0.weight  FLOAT  [12, 8]    384"));
+    let model = "ext_weights/model.pte";
+    let with = et(&["inspect", model, "--data", data]);
+    assert!(text(&with.stdout).contains(data), "{}", text(&with.stdout));
+    let without = et(&["inspect", model, "--json"]);
+    assert_eq!(document(&without)["external_data"][0]["file"], Value::Null);
+    check_failure(
+        &["inspect", model, "--data", model],
+        1,
+        "not a valid tensor data file",
+    );
+}
+
+#[test]
 fn a_closed_pipe_ends_quietly() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

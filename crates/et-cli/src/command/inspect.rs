@@ -1,5 +1,6 @@
 //! `et inspect`: what is in a program.
 
+mod data;
 mod method;
 mod nested;
 
@@ -10,8 +11,9 @@ use crate::render::{self, Section};
 use crate::report::{Report, pretty};
 use crate::source::Source;
 use crate::survey::Survey;
+use data::{DataFile, External};
 use et_schema::{
-    ParsedProgram, Problems, Processed, ProgramView, VerifiedProgram, owned,
+    FileKind, ParsedProgram, Problems, Processed, ProgramView, VerifiedProgram, owned,
     summary::ProgramSummary,
 };
 use serde_json::{Map, Value as Json, json};
@@ -21,10 +23,17 @@ use std::collections::BTreeMap;
 pub(crate) fn run(args: &InspectArgs) -> Result<Report, Failure> {
     let source = Source::open(&args.file)?;
     if args.program {
-        dump(&source)
-    } else {
-        inspect(&source)
+        return dump(&source);
     }
+    if source.kind() == Some(FileKind::FlatTensor) {
+        return inspect_data(&source);
+    }
+    let files: Vec<DataFile> = args
+        .data
+        .iter()
+        .map(|path| DataFile::open(path))
+        .collect::<Result<_, _>>()?;
+    inspect(&source, &files)
 }
 
 /// The FlatBuffer as JSON; only of a valid program, since nothing else has all fields.
@@ -40,21 +49,50 @@ fn dump(source: &Source) -> Result<Report, Failure> {
     Ok(Report::text(pretty(&document)))
 }
 
-fn inspect(source: &Source) -> Result<Report, Failure> {
+fn inspect(source: &Source, files: &[DataFile]) -> Result<Report, Failure> {
     let program = ParsedProgram::read(source).map_err(|error| source.refused(&error))?;
     let problems = program.problems();
-    let report = report(source, &program, &problems);
-    match problems.errors().next() {
-        None => Ok(report),
-        Some(first) => {
-            let count = render::count(problems.num_errors(), "error");
-            let message = format!("{}: {first} ({count} in this file)", source.name());
-            let failure = Failure::file(first.rule.id(), message)
-                .with("path", first.path.as_str())
-                .with("code", first.code());
-            Err(failure.after(report))
-        }
+    let mut report = report(source, &program, &problems);
+    let external = External::find(&program.root(), files);
+    external.section().write_to(&mut report.text);
+    report.set("external_data", external.to_json());
+    report.set(
+        "data_files",
+        files.iter().map(DataFile::to_json).collect::<Vec<_>>(),
+    );
+    judge(source, &problems, report)
+}
+
+fn inspect_data(source: &Source) -> Result<Report, Failure> {
+    let file = DataFile::read(source)?;
+    let mut report = Report::text(file.headline() + "\n");
+    file.section().write_to(&mut report.text);
+    add_problems(&mut report, file.problems());
+    if let Json::Object(fields) = file.to_json() {
+        report.fields.extend(fields);
     }
+    judge(source, file.problems(), report)
+}
+
+/// A failure if there is an error among the problems, with all that could be read.
+fn judge(source: &Source, problems: &Problems, report: Report) -> Result<Report, Failure> {
+    let Some(first) = problems.errors().next() else {
+        return Ok(report);
+    };
+    let count = render::count(problems.num_errors(), "error");
+    let message = format!("{}: {first} ({count} in this file)", source.name());
+    let failure = Failure::file(first.rule.id(), message)
+        .with("path", first.path.as_str())
+        .with("code", first.code());
+    Err(failure.after(report))
+}
+
+fn add_problems(report: &mut Report, problems: &Problems) {
+    if !problems.list.is_empty() {
+        report.text.push_str("problems");
+        problem_table(problems).write_to(&mut report.text);
+    }
+    report.set("problems", problems_json(problems));
 }
 
 fn report(source: &Source, program: &ParsedProgram, problems: &Problems) -> Report {
@@ -67,13 +105,9 @@ fn report(source: &Source, program: &ParsedProgram, problems: &Problems) -> Repo
     }
     let nested = nested::find(source, &root);
     nested::section(&nested).write_to(&mut report.text);
-    if !problems.list.is_empty() {
-        report.text.push_str("problems");
-        problem_table(problems).write_to(&mut report.text);
-    }
     report.fields = fields(program);
     report.set("nested_programs", nested::to_json(&nested));
-    report.set("problems", problems_json(problems));
+    add_problems(&mut report, problems);
     report
 }
 
@@ -196,7 +230,7 @@ mod tests {
     /// Every other command is at least as strict: what must hold here is that there is an answer.
     fn answer(file: Vec<u8>) {
         let source = Source::of(file);
-        let report = match inspect(&source) {
+        let report = match inspect(&source, &[]) {
             Ok(report) => report,
             Err(failure) => *failure.report,
         };
@@ -226,7 +260,7 @@ mod tests {
 
     #[test]
     fn devices_copies_and_state_are_shown() {
-        let report = inspect(&Source::of(fixture("dev_single_add"))).unwrap();
+        let report = inspect(&Source::of(fixture("dev_single_add")), &[]).unwrap();
         for text in [
             "2  cuda:0     96",
             "2 copies from cpu to cuda:0, 48 B",
@@ -234,7 +268,7 @@ mod tests {
         ] {
             assert!(report.text.contains(text), "{}", report.text);
         }
-        let state = inspect(&Source::of(fixture("mut_counter_init"))).unwrap();
+        let state = inspect(&Source::of(fixture("mut_counter_init")), &[]).unwrap();
         assert!(state.text.contains("data in the file"), "{}", state.text);
     }
 }

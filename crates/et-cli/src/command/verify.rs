@@ -6,8 +6,7 @@ use crate::render::{self, Section};
 use crate::report::Report;
 use crate::source::Source;
 use et_schema::{
-    ByteSource, FileKind, HEAD_LEN, ParsedFlatTensor, ParsedProgram, Problem, Problems, ReadError,
-    Severity,
+    FileKind, ParsedFlatTensor, ParsedProgram, Problem, Problems, ReadError, Severity,
 };
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -65,7 +64,7 @@ fn check(path: &Path) -> Finding {
 }
 
 pub(super) fn check_source(source: &Source) -> Finding {
-    let kind = detect(source);
+    let kind = source.kind();
     let problems = match kind {
         Some(FileKind::FlatTensor) => {
             ParsedFlatTensor::read(source).map(|parsed| parsed.problems())
@@ -79,13 +78,6 @@ pub(super) fn check_source(source: &Source) -> Finding {
         kind,
         result,
     }
-}
-
-fn detect(source: &Source) -> Option<FileKind> {
-    let mut head = [0; HEAD_LEN];
-    let there = ByteSource::len(source).min(HEAD_LEN as u64) as usize;
-    source.read_at(0, &mut head[..there]).ok()?;
-    FileKind::detect(&head[..there])
 }
 
 fn text(findings: &[Finding]) -> String {
