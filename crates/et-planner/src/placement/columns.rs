@@ -133,8 +133,10 @@ impl Columns {
         if total > most {
             return None;
         }
-        let pairs = (0..self.items.len())
-            .flat_map(|number| self.span(number).map(move |column| (column, number as u32)));
+        let pairs = (0..self.items.len()).flat_map(|number| {
+            self.span(number)
+                .map(move |column| (column as u32, number as u32))
+        });
         Some(Lists::collect(self.count, total, pairs))
     }
 
@@ -143,17 +145,17 @@ impl Columns {
         let mut order: Vec<usize> = (0..self.items.len()).collect();
         order.sort_unstable_by_key(|&number| (self.first[number], number));
         let mut pairs = Vec::new();
-        let mut alive: Vec<usize> = Vec::new();
+        let mut alive: Vec<u32> = Vec::new();
         for number in order {
-            alive.retain(|&other| self.end[other] > self.first[number]);
+            alive.retain(|&other| self.end[other as usize] > self.first[number]);
             if pairs.len() + 2 * alive.len() > most {
                 return None;
             }
             for &other in &alive {
-                pairs.push((number, other as u32));
+                pairs.push((number as u32, other));
                 pairs.push((other, number as u32));
             }
-            alive.push(number);
+            alive.push(number as u32);
         }
         Some(Lists::collect(
             self.items.len(),
@@ -168,11 +170,11 @@ impl Lists {
     fn collect(
         lists: usize,
         total: usize,
-        pairs: impl Iterator<Item = (usize, u32)> + Clone,
+        pairs: impl Iterator<Item = (u32, u32)> + Clone,
     ) -> Self {
         let mut starts = vec![0_u32; lists + 1];
         for (list, _) in pairs.clone() {
-            starts[list + 1] += 1;
+            starts[list as usize + 1] += 1;
         }
         for list in 0..lists {
             starts[list + 1] += starts[list];
@@ -180,8 +182,9 @@ impl Lists {
         let mut entries = vec![0; total];
         let mut next = starts.clone();
         for (list, entry) in pairs {
-            entries[next[list] as usize] = entry;
-            next[list] += 1;
+            let next = &mut next[list as usize];
+            entries[*next as usize] = entry;
+            *next += 1;
         }
         Self { starts, entries }
     }

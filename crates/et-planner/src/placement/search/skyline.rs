@@ -1,6 +1,6 @@
 //! The partial plan, with undo.
 
-use super::super::columns::{Columns, Lists};
+use super::super::columns::{Columns, Item, Lists};
 use super::tally::{Starts, Tally};
 
 const NONE: u32 = u32::MAX;
@@ -199,9 +199,13 @@ impl<'a> Skyline<'a> {
     }
 
     fn is_ready(&self, item: u32, floor: u64) -> bool {
-        let item = item as usize;
-        self.start[item] == floor
-            && (self.twin[item] == NONE || self.placed[self.twin[item] as usize])
+        self.start[item as usize] == floor && self.is_first(item)
+    }
+
+    /// Whether no unplaced item before this one is equal to it in all respects.
+    fn is_first(&self, item: u32) -> bool {
+        let twin = self.twin[item as usize];
+        twin == NONE || self.placed[twin as usize]
     }
 
     /// The next height at which something could start in a column if nothing starts on its floor, if the column can
@@ -275,27 +279,41 @@ impl<'a> Skyline<'a> {
                 return false;
             }
         }
-        !self
-            .left(column)
-            .iter()
-            .any(|&item| self.drops(item as usize))
+        !self.wastes(column)
     }
 
-    /// Whether an unplaced item fits below the floors, between them and what is placed.
+    /// Whether an unplaced item of a column fits below the floors, between them and what is placed.
+    fn wastes(&self, column: usize) -> bool {
+        let gap = self.floor[column] - self.top[column];
+        let items = self.left(column).iter().map(|&item| item as usize);
+        let mut small = items.filter(|&item| self.columns.items[item].size <= gap);
+        small.any(|item| self.drops(item))
+    }
+
     fn drops(&self, item: usize) -> bool {
-        let span = self.columns.span(item);
-        let items = &self.columns.items;
-        if items[item].fixed.is_some() {
+        let Item {
+            size,
+            alignment,
+            fixed,
+            ..
+        } = self.columns.items[item];
+        if fixed.is_some() {
             return false;
         }
-        let top = self.top[span.clone()].iter().copied().max().unwrap_or(0);
-        let ceiling = self.floor[span].iter().copied().min().unwrap_or(0);
+        let (mut top, mut ceiling) = (0, u64::MAX);
+        for column in self.columns.span(item) {
+            top = self.top[column].max(top);
+            ceiling = self.floor[column].min(ceiling);
+            if top + size > ceiling {
+                return false;
+            }
+        }
         let start = if self.has_fixed {
             self.past_obstacles(item, top)
         } else {
-            top.next_multiple_of(items[item].alignment)
+            top.next_multiple_of(alignment)
         };
-        start + items[item].size <= ceiling
+        start + size <= ceiling
     }
 
     /// Lets an unplaced item start no lower than `height`. `false`: it is fixed below.
@@ -352,26 +370,28 @@ impl<'a> Skyline<'a> {
     }
 
     fn count(&mut self, column: usize) -> bool {
-        let floor = self.floor[column];
+        let (mut lowest, mut highest) = (u64::MAX, 0);
         let mut tally = Tally {
             ready: 0,
             above: u64::MAX,
         };
-        let mut starts = std::mem::take(&mut self.starts);
-        starts.clear();
         for &item in self.left(column) {
             let start = self.start[item as usize];
-            starts.add(start, self.columns.items[item as usize].size);
-            if start > floor {
-                tally.above = tally.above.min(start);
+            highest = highest.max(start);
+            if start < lowest {
+                tally = Tally {
+                    ready: 0,
+                    above: lowest,
+                };
+                lowest = start;
+            }
+            if start == lowest {
+                tally.ready += u32::from(self.is_first(item));
             } else {
-                tally.ready += u32::from(self.is_ready(item, floor));
+                tally.above = tally.above.min(start);
             }
         }
-        let end = starts.end_beyond(self.capacity, self.load[column]);
-        self.starts = starts;
-        if let Some(end) = end {
-            self.overflow = self.overflow.min(end);
+        if highest + self.load[column] > self.capacity && !self.ends_in_time(column) {
             return false;
         }
         self.undo.push(Undo::Tally {
@@ -379,7 +399,30 @@ impl<'a> Skyline<'a> {
             tally: self.tally[column],
         });
         self.tally[column] = tally;
-        tally.ready > 0 || self.raise(column, tally.above)
+        if lowest == self.floor[column] {
+            return true;
+        }
+        // Nothing can start on the floor. All starts are above already, so no item needs to be lifted.
+        self.move_floor(column, lowest, self.top[column]);
+        !self.wastes(column)
+    }
+
+    /// Whether what is left of a column can end within the capacity, each item at its earliest start.
+    fn ends_in_time(&mut self, column: usize) -> bool {
+        let mut starts = std::mem::take(&mut self.starts);
+        starts.clear();
+        for &item in self.left(column) {
+            starts.add(
+                self.start[item as usize],
+                self.columns.items[item as usize].size,
+            );
+        }
+        let end = starts.end();
+        self.starts = starts;
+        if end > self.capacity {
+            self.overflow = self.overflow.min(end);
+        }
+        end <= self.capacity
     }
 
     fn mark_stale(&mut self, column: usize) {
@@ -395,6 +438,11 @@ impl<'a> Skyline<'a> {
     }
 
     fn set_floor(&mut self, column: usize, floor: u64, top: u64) {
+        self.move_floor(column, floor, top);
+        self.mark_stale(column);
+    }
+
+    fn move_floor(&mut self, column: usize, floor: u64, top: u64) {
         let before = Undo::Floor {
             column: column as u32,
             floor: self.floor[column],
@@ -403,7 +451,6 @@ impl<'a> Skyline<'a> {
         self.undo.push(before);
         self.floor[column] = floor;
         self.top[column] = top;
-        self.mark_stale(column);
     }
 
     /// Moves an item behind the unplaced ones of a column.
