@@ -96,7 +96,7 @@ pub(crate) struct RunArgs {
     /// A JSON document that lists calls, made one after the other on the same loaded program
     #[arg(long, value_name = "FILE")]
     pub(crate) calls: Option<PathBuf>,
-    /// Where the outputs go: run<I>_out<J>.npy and outputs.json
+    /// Where the outputs go: runI_outJ.npy and outputs.json
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
     /// A folder of recorded outputs to compare with
