@@ -41,6 +41,7 @@ const CONSUMERS: &[Consumer] = &[
     consumer!("et-memory", beside & ["et-device"]),
     consumer!("et-kernel", beside & []),
     consumer!("et-ops", beside & ["et-kernel"]),
+    consumer!("et-planner", beside & []),
     consumer!("et-module", beside & ["et-kernel", "et-device"]),
     consumer!("et-cuda", beside & ["et-device"], features & ["cuda-13000"]),
 ];

@@ -50,10 +50,10 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// A short run over the programs of the repository.
+    /// A short run over the programs of the repository, with overflow checks.
     pub(crate) fn short() -> Self {
         Self {
-            cases: 150_000,
+            cases: 300_000,
             start: 0,
             seed: 1,
             large: false,
@@ -61,7 +61,7 @@ impl Options {
             random_only: true,
             dir: Some(workspace::root().join("tests/fixtures")),
             shards: 2,
-            debug: false,
+            debug: true,
             keep: None,
         }
     }
