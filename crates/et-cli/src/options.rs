@@ -3,6 +3,7 @@
 use et_device::{Device, DeviceMap, DeviceType};
 use et_schema::ScalarType;
 use std::ffi::OsString;
+use std::path::Path;
 
 /// How many devices are simulated where no number is given.
 const DEFAULT_COUNT: u8 = 2;
@@ -44,12 +45,8 @@ pub(crate) fn complete_simulate(arguments: impl Iterator<Item = OsString>) -> Ve
     let mut arguments = arguments.peekable();
     let mut complete = Vec::new();
     while let Some(argument) = arguments.next() {
-        let next = arguments.peek().and_then(|next| next.to_str());
-        let has_value = next.is_some_and(|next| parse_simulate(next).is_ok());
-        let looks_like_one = next
-            .and_then(|next| next.split(':').next())
-            .is_some_and(is_device_type);
-        match argument == "--simulate" && !has_value && !looks_like_one {
+        let is_bare = argument == "--simulate" && !arguments.peek().is_some_and(may_be_value);
+        match is_bare {
             true => complete.push(format!("--simulate=cuda:{DEFAULT_COUNT}").into()),
             false => complete.push(argument),
         }
@@ -57,8 +54,15 @@ pub(crate) fn complete_simulate(arguments: impl Iterator<Item = OsString>) -> Ve
     complete
 }
 
-fn is_device_type(name: &str) -> bool {
-    name.parse::<Device>().is_ok()
+/// Whether an argument is meant as the value of the option before it, even if it is a wrong one.
+fn may_be_value(argument: &OsString) -> bool {
+    let path = Path::new(argument);
+    let is_device = argument
+        .to_str()
+        .is_some_and(|text| parse_simulate(text).is_ok());
+    let is_option = argument.as_encoded_bytes().starts_with(b"-");
+    let is_program = path.extension().is_some_and(|extension| extension == "pte");
+    is_device || !(is_option || is_program || path.exists())
 }
 
 /// One `--device-map`: `cuda:1=cuda:0`.
@@ -155,8 +159,10 @@ mod tests {
         let unchanged = ["run", "--simulate", "cuda:3", "m.pte"];
         assert_eq!(complete(&unchanged), unchanged);
         // A mistake stays one.
-        let mistake = ["run", "--simulate", "cuda:0", "m.pte"];
-        assert_eq!(complete(&mistake), mistake);
+        for wrong in ["cuda:0", "gpu"] {
+            let mistake = ["run", "--simulate", wrong, "m.pte"];
+            assert_eq!(complete(&mistake), mistake);
+        }
         let equals = ["run", "--simulate=cuda", "m.pte"];
         assert_eq!(complete(&equals), equals);
     }
