@@ -3,10 +3,11 @@
 use et_kernel::{Element, KernelError, ScalarType, TensorIn, TensorOut};
 use et_memory::Arena;
 
+use crate::dims;
 use crate::dispatch::element;
 use crate::elementwise::scratch;
 use crate::number::Number;
-use crate::view::words;
+use crate::view::{self, View, words};
 
 /// Elements that are converted at a time.
 const BLOCK: usize = 256;
@@ -110,4 +111,44 @@ pub(crate) fn write_compute<C: Number>(
         (C::DTYPE, et_kernel::as_bytes(elements)),
         (dtype, out.bytes),
     )
+}
+
+/// As [`write_compute`], but for elements in index order: they are moved to where the output's dimension order has them.
+pub(crate) fn write_dense<C: Number>(
+    temp: &Arena,
+    out: TensorOut<'_>,
+    make: impl FnOnce(&mut [C]) -> Result<(), KernelError>,
+) -> Result<(), KernelError> {
+    if out.meta.is_contiguous() {
+        return write_compute(temp, out, make);
+    }
+    let elements = scratch::<C>(temp, out.meta.numel())?;
+    make(elements)?;
+    let dtype = out.meta.dtype();
+    let dense = scratch::<u8>(temp, out.meta.nbytes())?;
+    convert((C::DTYPE, et_kernel::as_bytes(elements)), (dtype, dense))?;
+    let region = View::of(out.meta);
+    let view = View {
+        sizes: region.sizes.clone(),
+        strides: dims::dense_strides(&region.sizes),
+        start: 0,
+    };
+    view::copy_region(out, &region, dense, &view)
+}
+
+/// The elements of an input as `C` in index order.
+pub(crate) fn as_dense<'a, C: Number>(
+    temp: &'a Arena,
+    input: TensorIn<'a>,
+) -> Result<&'a [C], KernelError> {
+    if input.meta.is_contiguous() {
+        return as_compute(temp, input);
+    }
+    let dense = view::dense_copy(temp, input)?;
+    let elements = scratch::<C>(temp, input.meta.numel())?;
+    convert(
+        (input.meta.dtype(), dense),
+        (C::DTYPE, et_kernel::as_bytes_mut(elements)),
+    )?;
+    Ok(elements)
 }

@@ -172,6 +172,18 @@ pub(crate) struct Walk<const N: usize> {
     start: [isize; N],
 }
 
+impl Walk<2> {
+    /// The same with the two tensors exchanged.
+    #[must_use]
+    pub(crate) fn swapped(mut self) -> Self {
+        self.start.reverse();
+        self.strides
+            .iter_mut()
+            .for_each(|strides| strides.reverse());
+        self
+    }
+}
+
 impl<const N: usize> Walk<N> {
     /// Over dimensions given outermost first: each one's size, and its stride in each tensor.
     pub(crate) fn new(dims: impl IntoIterator<Item = (usize, [isize; N])>) -> Self {
@@ -260,6 +272,12 @@ impl<const N: usize> Walk<N> {
             }
         }
         Ok(())
+    }
+
+    /// How many positions there are.
+    pub(crate) fn count(&self) -> usize {
+        // Of dimensions of a tensor, whose number of elements was checked.
+        self.sizes.iter().product()
     }
 
     /// Calls `visit` with every position, in order, until it fails.

@@ -81,13 +81,16 @@ pub(crate) fn binary<C: Compute, O: Compute>(
     }
 }
 
+/// Computes a run of the output's elements from runs of the inputs'.
+type Apply<'f, C, O, const N: usize> = dyn Fn([&[C]; N], &mut [O]) + 'f;
+
 /// Calls `apply` with runs of the inputs' elements, as `C`, and the place of the output's, as `O`. The output has its shape,
 /// which the inputs broadcast to.
 pub(crate) fn walk<C: Compute, O: Compute, const N: usize>(
     context: &mut KernelContext<'_>,
     out: TensorId,
     inputs: [TensorId; N],
-    apply: &dyn Fn([&[C]; N], &mut [O]),
+    apply: &Apply<'_, C, O, N>,
 ) -> Result<(), KernelError> {
     let walk = broadcast_walk(context, out, inputs)?;
     let temp = context.temp();

@@ -11,24 +11,32 @@
 //! assert!(et_ops::registry().get("aten::add.out").is_some());
 //! ```
 
-#![allow(
-    dead_code,
-    reason = "mechanisms are here before the last operators that use them"
-)]
-
 mod arguments;
+mod conv;
 mod convert;
+mod copies;
+mod create;
 mod dims;
 mod dispatch;
 mod elementwise;
+mod index;
+mod join;
 mod math;
 mod matmul;
+mod norm;
 mod number;
+mod pool;
+mod prim;
 mod product;
 mod promote;
+mod quant;
+mod reduce;
+mod scan;
 mod shape;
 mod simd;
+mod upsample;
 mod view;
+mod window;
 
 #[cfg(test)]
 mod testing;
@@ -42,7 +50,21 @@ const FAMILIES: &[&[Kernel]] = &[
     elementwise::arithmetic::KERNELS,
     elementwise::compare::KERNELS,
     elementwise::unary::KERNELS,
+    copies::KERNELS,
+    create::KERNELS,
+    index::KERNELS,
+    index::ADVANCED_KERNELS,
+    join::KERNELS,
     matmul::KERNELS,
+    norm::KERNELS,
+    pool::KERNELS,
+    quant::KERNELS,
+    scan::KERNELS,
+    upsample::KERNELS,
+    conv::KERNELS,
+    prim::KERNELS,
+    reduce::KERNELS,
+    reduce::EXTREME_KERNELS,
     shape::KERNELS,
 ];
 

@@ -454,3 +454,43 @@ impl Compute for Bool8 {
         self == other
     }
 }
+
+/// A floating point number that functions are computed in.
+pub(crate) trait Float: Compute {
+    /// `e^x`.
+    fn exp(self) -> Self;
+    /// The natural logarithm.
+    fn ln(self) -> Self;
+    /// The quotient.
+    fn over(self, divisor: Self) -> Self;
+}
+
+impl Float for f32 {
+    #[inline(always)]
+    fn exp(self) -> Self {
+        crate::math::exp(self)
+    }
+    #[inline(always)]
+    fn ln(self) -> Self {
+        f32::ln(self)
+    }
+    #[inline(always)]
+    fn over(self, divisor: Self) -> Self {
+        self / divisor
+    }
+}
+
+impl Float for f64 {
+    #[inline(always)]
+    fn exp(self) -> Self {
+        f64::exp(self)
+    }
+    #[inline(always)]
+    fn ln(self) -> Self {
+        f64::ln(self)
+    }
+    #[inline(always)]
+    fn over(self, divisor: Self) -> Self {
+        self / divisor
+    }
+}

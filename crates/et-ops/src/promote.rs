@@ -11,16 +11,6 @@ pub(crate) enum Operand {
     Number(Scalar),
 }
 
-impl Operand {
-    /// The tensor, if it is one.
-    pub(crate) fn tensor(self) -> Option<TensorId> {
-        match self {
-            Self::Tensor(id) => Some(id),
-            Self::Number(_) => None,
-        }
-    }
-}
-
 /// What a type is before its width counts. In order: the later wins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Category {

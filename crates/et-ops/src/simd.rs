@@ -38,3 +38,18 @@ pub(crate) fn map2<A: Copy, B: Copy, O>(a: &[A], b: &[B], to: &mut [O], f: impl 
     }
     run(Work(a, b, to, f));
 }
+
+/// `to[i] = f(to[i], from[i])`, as far as both slices go.
+pub(crate) fn update<A: Copy>(to: &mut [A], from: &[A], f: impl Fn(A, A) -> A) {
+    struct Work<'a, A, F>(&'a mut [A], &'a [A], F);
+    impl<A: Copy, F: Fn(A, A) -> A> NullaryFnOnce for Work<'_, A, F> {
+        type Output = ();
+        #[inline(always)]
+        fn call(self) {
+            for (to, from) in self.0.iter_mut().zip(self.1) {
+                *to = (self.2)(*to, *from);
+            }
+        }
+    }
+    run(Work(to, from, f));
+}

@@ -159,12 +159,6 @@ impl Op {
         self
     }
 
-    /// Makes argument `at` the same in every run.
-    pub(crate) fn constant_last(mut self) -> Self {
-        self.values.mark_constant();
-        self
-    }
-
     /// Runs the operator, twice, since the second run meets what the first left. It is prepared before, as when a method is
     /// loaded.
     pub(crate) fn run(self) -> Result<Done, KernelError> {

@@ -1,7 +1,15 @@
 //! Tests of the operators, by family.
 
+mod conv;
 mod elementwise;
+mod hostile;
+mod index;
 mod matmul;
+mod norm;
+mod other;
+mod prim;
+mod reduce;
+mod reference;
 mod shape;
 
 #[test]

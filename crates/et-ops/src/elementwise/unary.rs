@@ -1,8 +1,7 @@
 //! Functions of one operand, activations among them.
 
 use et_kernel::{
-    Arguments, Bool8, Element, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet,
-    TensorId,
+    Arguments, Bool8, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
 };
 
 use super::{Compute, unary};

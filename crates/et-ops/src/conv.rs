@@ -1,0 +1,243 @@
+//! Convolution: products of matrices where that pays, plane by plane where every channel is its own group.
+
+mod columns;
+mod depthwise;
+mod transposed;
+
+use et_kernel::{
+    Arguments, Kernel, KernelContext, KernelError, TensorId, TensorIn, TensorMeta, TensorOut,
+};
+use et_memory::Arena;
+
+use crate::arguments::output;
+use crate::convert::{as_compute, as_dense, write_compute};
+use crate::dims::{self, Sizes};
+use crate::dispatch::{REAL, compute};
+use crate::elementwise::scratch;
+use crate::number::Number;
+use crate::product::Product;
+use crate::view::expect_same_dtype;
+use crate::window::{SPATIAL, Windows, per_dim, spatial, spatial_strides};
+
+pub(crate) const KERNELS: &[Kernel] = &[Kernel::new("aten::convolution.out", REAL, convolution)];
+
+/// A convolution's sizes, and where the elements of its tensors are.
+pub(crate) struct Plan {
+    pub(crate) batch: usize,
+    pub(crate) groups: usize,
+    /// Channels of the input and of the output, of one group.
+    pub(crate) in_channels: usize,
+    pub(crate) out_channels: usize,
+    pub(crate) windows: Windows,
+    pub(crate) input: Layout,
+    pub(crate) output: Layout,
+}
+
+/// Strides of a tensor's batch, channels and spatial dimensions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) batch: usize,
+    pub(crate) channel: usize,
+    pub(crate) spatial: [usize; SPATIAL],
+}
+
+impl Layout {
+    /// Of a tensor whose batch dimension may be missing.
+    fn new(meta: &TensorMeta, rank: usize) -> Self {
+        let strides = meta.strides();
+        let has_batch = strides.len() == rank + 2;
+        Self {
+            batch: if has_batch { strides[0] } else { 0 },
+            channel: strides[usize::from(has_batch)],
+            spatial: spatial_strides(strides, rank),
+        }
+    }
+
+    /// The distance from one place to the next, counting places in index order, if that is the same everywhere.
+    pub(crate) fn pixel(&self, sizes: [usize; SPATIAL]) -> Option<usize> {
+        let mut stride = None;
+        let mut expected = None;
+        for d in (0..SPATIAL).rev() {
+            if sizes[d] == 1 {
+                continue;
+            }
+            let own = self.spatial[d];
+            if expected.is_some_and(|expected| expected != own) {
+                return None;
+            }
+            stride = stride.or(Some(own));
+            expected = Some(own * sizes[d]);
+        }
+        Some(stride.unwrap_or(1))
+    }
+}
+
+/// Arguments of `convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, out)`.
+struct Call {
+    input: TensorId,
+    weight: TensorId,
+    bias: Option<TensorId>,
+    out: TensorId,
+    transposed: bool,
+}
+
+fn convolution(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let call = Call {
+        input: context.tensor(0)?,
+        weight: context.tensor(1)?,
+        bias: context.optional_tensor(2)?,
+        out: output(context, 9)?,
+        transposed: context.boolean(6)?,
+    };
+    for id in [Some(call.weight), call.bias, Some(call.out)]
+        .into_iter()
+        .flatten()
+    {
+        expect_same_dtype(context, id, call.input)?;
+    }
+    let (mut plan, sizes) = plan(context, &call)?;
+    context.resize(call.out, &sizes)?;
+    let temp = context.temp();
+    let bias = call.bias.unwrap_or(call.weight);
+    let ([out], [input, weight, bias]) =
+        context.disjoint([call.out], [call.input, call.weight, bias])?;
+    let rank = weight.meta.rank() - 2;
+    plan.input = Layout::new(input.meta, rank);
+    plan.output = Layout::new(out.meta, rank);
+    compute!(real, "the input", input.meta.dtype(), C => {
+        let bias = call.bias.map(|_| as_dense::<C>(temp, bias)).transpose()?;
+        run::<C>(temp, &plan, call.transposed, out, input, weight, bias)
+    })
+}
+
+fn run<C: Product>(
+    temp: &Arena,
+    plan: &Plan,
+    transposed: bool,
+    out: TensorOut<'_>,
+    input: TensorIn<'_>,
+    weight: TensorIn<'_>,
+    bias: Option<&[C]>,
+) -> Result<(), KernelError> {
+    let from = as_compute::<C>(temp, input)?;
+    let weight = as_dense::<C>(temp, weight)?;
+    write_compute::<C>(temp, out, |to| {
+        fill_bias(plan, to, bias);
+        if to.is_empty() || from.is_empty() || weight.is_empty() {
+            return Ok(());
+        }
+        if transposed {
+            transposed::run(temp, plan, to, from, weight)
+        } else if plan.in_channels == 1 && plan.groups > 1 {
+            depthwise::run(plan, to, from, weight);
+            Ok(())
+        } else {
+            columns::run(temp, plan, to, from, weight)
+        }
+    })
+}
+
+/// The output starts as the bias of each channel; the products are added.
+fn fill_bias<C: Number>(plan: &Plan, to: &mut [C], bias: Option<&[C]>) {
+    let channels = plan.groups * plan.out_channels;
+    let Some(bias) = bias else {
+        return to.fill(C::default());
+    };
+    if plan.output.channel == 1 && channels > 1 {
+        return to
+            .chunks_exact_mut(channels)
+            .for_each(|pixel| pixel.copy_from_slice(bias));
+    }
+    // Channels are planes: what lies between one and the next belongs to the one.
+    let plane = plan.output.channel.max(1);
+    for (i, plane) in to.chunks_mut(plane).enumerate() {
+        plane.fill(bias[i % channels]);
+    }
+}
+
+/// The sizes of everything, checked. Layouts are filled in later.
+fn plan(context: &KernelContext<'_>, call: &Call) -> Result<(Plan, Sizes), KernelError> {
+    let (input, weight) = (context.meta(call.input), context.meta(call.weight));
+    let rank = weight
+        .rank()
+        .checked_sub(2)
+        .filter(|rank| (1..=SPATIAL).contains(rank));
+    let rank = rank
+        .filter(|rank| (rank + 1..=rank + 2).contains(&input.rank()))
+        .ok_or_else(|| {
+            KernelError::invalid(format!(
+                "a convolution of {input:?} with weights {weight:?}"
+            ))
+        })?;
+    let groups = dims::size("the number of groups", context.int(8)?)?;
+    let has_batch = input.rank() == rank + 2;
+    let channels = input.sizes()[usize::from(has_batch)];
+    let [first, second] = [weight.sizes()[0], weight.sizes()[1]];
+    let fits = groups > 0
+        && first.is_multiple_of(groups)
+        && channels.is_multiple_of(groups)
+        && if call.transposed {
+            first == channels
+        } else {
+            second == channels / groups
+        };
+    if !fits {
+        return Err(KernelError::invalid(format!(
+            "{channels} channels in {groups} groups, with weights of shape {:?}",
+            weight.sizes()
+        )));
+    }
+    let (in_channels, out_channels) = if call.transposed {
+        (first / groups, second)
+    } else {
+        (second, first / groups)
+    };
+    if let Some(bias) = call.bias
+        && context.meta(bias).sizes() != [groups * out_channels]
+    {
+        return Err(KernelError::invalid(format!(
+            "a bias of shape {:?} for {} channels",
+            context.meta(bias).sizes(),
+            groups * out_channels
+        )));
+    }
+    let windows = Windows {
+        input: spatial(input.sizes(), rank),
+        kernel: spatial(weight.sizes(), rank),
+        stride: per_dim("stride", &context.int_list(3)?, rank, 1)?,
+        padding: per_dim("padding", &context.int_list(4)?, rank, 0)?,
+        dilation: per_dim("dilation", &context.int_list(5)?, rank, 1)?,
+        output: [1; SPATIAL],
+    };
+    let windows = if call.transposed {
+        let extra = per_dim("output padding", &context.int_list(7)?, rank, 0)?;
+        transposed::sized(windows, extra)?
+    } else {
+        windows.sized(false)?
+    };
+    let mut sizes = Sizes::new();
+    sizes.extend(has_batch.then(|| input.sizes()[0]));
+    sizes.push(groups * out_channels);
+    sizes.extend_from_slice(&windows.output[SPATIAL - rank..]);
+    dims::numel(&sizes)?;
+    let nowhere = Layout {
+        batch: 0,
+        channel: 0,
+        spatial: [0; SPATIAL],
+    };
+    let plan = Plan {
+        batch: if has_batch { input.sizes()[0] } else { 1 },
+        groups,
+        in_channels,
+        out_channels,
+        windows,
+        input: nowhere,
+        output: nowhere,
+    };
+    Ok((plan, sizes))
+}
+
+/// `len` elements of scratch memory whose number is a product that may be too large.
+fn scratch_of<'a, C: Number>(temp: &'a Arena, sizes: &[usize]) -> Result<&'a mut [C], KernelError> {
+    scratch(temp, dims::numel(sizes)?)
+}

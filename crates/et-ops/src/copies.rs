@@ -1,0 +1,70 @@
+//! Copies, to another element type or dimension order too.
+
+use et_kernel::{Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, TensorId};
+
+use crate::arguments::output;
+use crate::dispatch::compute;
+use crate::elementwise::walk;
+use crate::view::{self, View};
+
+const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
+
+pub(crate) const KERNELS: &[Kernel] = &[
+    Kernel::new("aten::clone.out", ALL, |c| copy(c, 2)),
+    Kernel::new("aten::_to_copy.out", ALL, |c| copy(c, 3)),
+    Kernel::new("dim_order_ops::_clone_dim_order.out", ALL, |c| copy(c, 3)),
+    Kernel::new("dim_order_ops::_to_dim_order_copy.out", ALL, |c| copy(c, 3)),
+    Kernel::new("aten::copy.out", ALL, |c| {
+        let (like, source, out) = (c.tensor(0)?, c.tensor(1)?, output(c, 3)?);
+        copy_over(c, out, like, source)
+    }),
+    Kernel::new("aten::copy_", ALL, |c| {
+        c.expect_arguments(3..=4)?;
+        let (out, source) = (c.tensor(0)?, c.tensor(1)?);
+        copy_over(c, out, out, source)
+    }),
+];
+
+/// The output says which element type and dimension order the copy has.
+fn copy(context: &mut KernelContext<'_>, out_at: usize) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, out_at)?);
+    convert_to(context, out, input)
+}
+
+/// Makes `out` the same as `input` in its own element type and dimension order.
+pub(crate) fn convert_to(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+) -> Result<(), KernelError> {
+    if context.meta(out).dtype() == context.meta(input).dtype() {
+        let view = View::of(context.meta(input));
+        return view::copy(context, out, input, &view);
+    }
+    context.resize_like(out, input)?;
+    convert_elements(context, out, input)
+}
+
+/// `source`, broadcast to the shape of `like`, in the element type of `out`.
+fn copy_over(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    like: TensorId,
+    source: TensorId,
+) -> Result<(), KernelError> {
+    if context.meta(like).sizes() == context.meta(source).sizes() {
+        return convert_to(context, out, source);
+    }
+    context.resize_like(out, like)?;
+    convert_elements(context, out, source)
+}
+
+fn convert_elements(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+) -> Result<(), KernelError> {
+    compute!(real_and_bool, "the output", context.meta(out).dtype(), C => {
+        walk(context, out, [input], &|[x]: [&[C]; 1], to: &mut [C]| to.copy_from_slice(x))
+    })
+}

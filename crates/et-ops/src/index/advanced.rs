@@ -1,0 +1,310 @@
+//! Several index tensors at once: `x[:, i, j]`.
+
+use et_kernel::{
+    Arguments, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
+};
+use et_memory::Arena;
+use smallvec::SmallVec;
+
+use super::along::{Put, added};
+use super::{read_indices, wrap};
+use crate::arguments::output;
+use crate::copies::convert_to;
+use crate::dims::{self, Sizes, Strides, Walk};
+use crate::dispatch::{element, word};
+use crate::elementwise::scratch;
+use crate::number::Number;
+use crate::view::{View, copy_walk, dense_copy, expect_same_dtype, words, words_mut};
+
+const ANY: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
+
+pub(crate) const KERNELS: &[Kernel] = &[
+    Kernel::new("aten::index.Tensor_out", ANY, index),
+    Kernel::new("aten::index_put.out", ANY, |c| {
+        let (input, out) = (c.tensor(0)?, output(c, 4)?);
+        expect_same_dtype(c, out, input)?;
+        index_put(c, out, input)
+    }),
+    Kernel::new("aten::index_put_", ANY, |c| {
+        c.expect_arguments(4..=5)?;
+        let out = c.tensor(0)?;
+        index_put(c, out, out)
+    }),
+    Kernel::new("aten::nonzero.out", ANY, nonzero),
+];
+
+/// The elements that index tensors select: which dimensions they replace by which shape, and where each leads to.
+struct Selection<'a> {
+    /// The dimensions that are not indexed, in order.
+    rest: SmallVec<[usize; 8]>,
+    /// The shape that the index tensors are broadcast to.
+    shape: Sizes,
+    /// Where the dimensions of `shape` stand among the result's.
+    at: usize,
+    /// For each element of `shape` in index order, its position in the tensor, the others being 0.
+    offsets: &'a [i64],
+}
+
+/// An index tensor for one dimension.
+struct Column<'a> {
+    dim: usize,
+    indices: &'a [i64],
+    shape: Sizes,
+}
+
+impl<'a> Selection<'a> {
+    /// Of argument 1's index tensors into a tensor seen as `of`.
+    fn new(
+        context: &mut KernelContext<'a>,
+        temp: &'a Arena,
+        of: &View,
+    ) -> Result<Self, KernelError> {
+        let (columns, at) = read_columns(context, temp, of)?;
+        let shape = dims::broadcast(columns.iter().map(|column| &column.shape[..]))?;
+        let count = dims::numel(&shape)?;
+        let offsets = scratch::<i64>(temp, count)?;
+        offsets.fill(0);
+        for column in &columns {
+            let own = dims::dense_strides(&column.shape);
+            let own: SmallVec<[usize; 8]> = own.iter().map(|&stride| stride as usize).collect();
+            let strides = dims::broadcast_strides_of((&column.shape, &own), &shape)?;
+            let walk = Walk::new((0..shape.len()).map(|d| (shape[d], [strides[d]])));
+            let (size, stride) = (of.sizes[column.dim], of.strides[column.dim]);
+            let mut offsets = offsets.iter_mut();
+            walk.each(|[i]| {
+                if let Some(offset) = offsets.next() {
+                    let index = wrap(column.indices[i as usize], size)?;
+                    *offset += (stride * index as isize) as i64;
+                }
+                Ok::<_, KernelError>(())
+            })?;
+        }
+        let rest = (0..of.sizes.len())
+            .filter(|dim| columns.iter().all(|column| column.dim != *dim))
+            .collect();
+        Ok(Self {
+            rest,
+            shape,
+            at,
+            offsets,
+        })
+    }
+
+    /// The result's shape.
+    fn sizes(&self, of: &View) -> Sizes {
+        let mut sizes: Sizes = self.rest.iter().map(|&dim| of.sizes[dim]).collect();
+        sizes.insert_many(self.at, self.shape.iter().copied());
+        sizes
+    }
+
+    /// The walk over the dimensions that are not indexed, along the result and the tensor, given the result's strides; and
+    /// the result's strides of the index dimensions.
+    fn walk(&self, of: &View, result: &[isize]) -> (Walk<2>, Strides) {
+        let width = self.shape.len();
+        let mut dims: SmallVec<[(usize, [isize; 2]); 8]> = SmallVec::new();
+        for (i, &dim) in self.rest.iter().enumerate() {
+            let place = if i < self.at { i } else { i + width };
+            dims.push((of.sizes[dim], [result[place], of.strides[dim]]));
+        }
+        dims.sort_by_key(|(_, strides)| std::cmp::Reverse(strides[1]));
+        let index = result[self.at..self.at + width].into();
+        (Walk::new(dims), index)
+    }
+
+    /// The walk over the index dimensions: the result's positions.
+    fn index_walk(&self, strides: &[isize]) -> Walk<1> {
+        Walk::new((0..self.shape.len()).map(|d| (self.shape[d], [strides[d]])))
+    }
+}
+
+/// Argument 1's index tensors as columns, and where their dimensions go in the result: where the first stands if they are
+/// neighbours, else in front.
+fn read_columns<'a>(
+    context: &mut KernelContext<'a>,
+    temp: &'a Arena,
+    of: &View,
+) -> Result<(SmallVec<[Column<'a>; 4]>, usize), KernelError> {
+    let rank = of.sizes.len();
+    let mut columns: SmallVec<[Column<'a>; 4]> = SmallVec::new();
+    let mut dim = 0;
+    for item in 0..context.list_len(1)? {
+        let Some(Some(id)) = context.optional_tensor_in_list(1, item)? else {
+            dim += 1;
+            continue;
+        };
+        let meta = context.meta(id);
+        if matches!(meta.dtype(), ScalarType::Bool | ScalarType::Byte) {
+            let width = meta.rank();
+            if meta.sizes() != of.sizes.get(dim..dim + width).unwrap_or(&[]) || width == 0 {
+                return Err(KernelError::invalid(format!(
+                    "a mask of shape {:?} for a tensor of shape {:?}",
+                    meta.sizes(),
+                    of.sizes
+                )));
+            }
+            mask_columns(context, temp, id, dim, &mut columns)?;
+            dim += width;
+        } else {
+            let shape = meta.sizes().into();
+            let indices = read_indices(context, temp, id)?;
+            columns.push(Column {
+                dim,
+                indices,
+                shape,
+            });
+            dim += 1;
+        }
+    }
+    if dim > rank {
+        return Err(KernelError::invalid(format!(
+            "indices for {dim} dimensions of a tensor that has {rank}"
+        )));
+    }
+    let neighbours = columns
+        .windows(2)
+        .all(|pair| pair[1].dim == pair[0].dim + 1);
+    let at = match columns.first() {
+        Some(first) if neighbours => first.dim,
+        _ => 0,
+    };
+    Ok((columns, at))
+}
+
+/// The places where a mask is true, as one column for each of its dimensions.
+fn mask_columns<'a>(
+    context: &mut KernelContext<'a>,
+    temp: &'a Arena,
+    id: TensorId,
+    dim: usize,
+    columns: &mut SmallVec<[Column<'a>; 4]>,
+) -> Result<(), KernelError> {
+    let sizes: Sizes = context.meta(id).sizes().into();
+    let ([], [mask]) = context.disjoint([], [id])?;
+    let dense = dense_copy(temp, mask)?;
+    let count = dense.iter().filter(|&&byte| byte != 0).count();
+    let mut inner = 1;
+    for d in (0..sizes.len()).rev() {
+        let indices = scratch::<i64>(temp, count)?;
+        let places = dense.iter().enumerate().filter(|(_, byte)| **byte != 0);
+        for (index, (place, _)) in indices.iter_mut().zip(places) {
+            *index = (place / inner % sizes[d]) as i64;
+        }
+        inner *= sizes[d];
+        columns.push(Column {
+            dim: dim + d,
+            indices,
+            shape: Sizes::from_slice(&[count]),
+        });
+    }
+    let added = columns.len() - sizes.len();
+    columns[added..].reverse();
+    Ok(())
+}
+
+fn index(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 2)?);
+    expect_same_dtype(context, out, input)?;
+    let temp = context.temp();
+    let of = View::of(context.meta(input));
+    let selection = Selection::new(context, temp, &of)?;
+    let sizes = selection.sizes(&of);
+    dims::numel(&sizes)?;
+    context.resize(out, &sizes)?;
+    let ([mut out], [input]) = context.disjoint([out], [input])?;
+    let (walk, index) = selection.walk(&of, &dims::strides(out.meta));
+    let index_walk = selection.index_walk(&index);
+    word!(out.meta.dtype(), T => {
+        let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(input.bytes)?);
+        let mut offsets = selection.offsets.iter();
+        index_walk.each(|[at]| match offsets.next() {
+            Some(&offset) => copy_walk(&walk.clone().starting_at([at, offset as isize]), to, from),
+            None => Ok(()),
+        })
+    })
+}
+
+/// `out = input; out[indices] = values`, or `+=`.
+fn index_put(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+) -> Result<(), KernelError> {
+    let (values, accumulate) = (context.tensor(2)?, context.boolean(3)?);
+    expect_same_dtype(context, out, values)?;
+    let put = if accumulate { Put::Add } else { Put::Set };
+    let temp = context.temp();
+    // Indices are read before anything is written: they may lie over the output.
+    context.resize_like(out, input)?;
+    let of = View::of(context.meta(out));
+    let selection = Selection::new(context, temp, &of)?;
+    let sizes = selection.sizes(&of);
+    let strides = dims::broadcast_strides(context.meta(values), &sizes)?;
+    convert_to(context, out, input)?;
+    let ([out], [values]) = context.disjoint([out], [values])?;
+    let (walk, index) = selection.walk(&of, &strides);
+    let index_walk = selection.index_walk(&index);
+    match put {
+        Put::Set => word!(out.meta.dtype(), T => {
+            let mut out = out;
+            let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(values.bytes)?);
+            let mut offsets = selection.offsets.iter();
+            let walk = walk.swapped();
+            index_walk.each(|[at]| match offsets.next() {
+                Some(&offset) => copy_walk(&walk.clone().starting_at([offset as isize, at]), to, from),
+                None => Ok(()),
+            })
+        }),
+        Put::Add => element!("the output", out.meta.dtype(), T => {
+            let mut out = out;
+            let (to, from) = (out.elements_mut::<T>()?, values.elements::<T>()?);
+            let mut offsets = selection.offsets.iter();
+            index_walk.each(|[at]| match offsets.next() {
+                Some(&offset) => add_walk(&walk.clone().starting_at([at, offset as isize]), to, from),
+                None => Ok(()),
+            })
+        }),
+    }
+}
+
+/// Adds along a walk whose positions are those in `from` and in `to`.
+fn add_walk<T: Number>(walk: &Walk<2>, to: &mut [T], from: &[T]) -> Result<(), KernelError> {
+    walk.check([from.len(), to.len()])?;
+    walk.each(|[source, at]| {
+        let (to, from) = (&mut to[at as usize], from[source as usize]);
+        *to = added(*to, from);
+        Ok(())
+    })
+}
+
+/// `nonzero(self)`: a row of indices for each element that is not 0.
+fn nonzero(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 1)?);
+    crate::dispatch::expect_dtype(
+        "the output",
+        context.meta(out).dtype(),
+        ScalarTypeSet::of(&[ScalarType::Long]),
+    )?;
+    let temp = context.temp();
+    let sizes: Sizes = context.meta(input).sizes().into();
+    let ([], [elements]) = context.disjoint([], [input])?;
+    let dense = dense_copy(temp, elements)?;
+    let dtype = elements.meta.dtype();
+    let truths = scratch::<et_kernel::Bool8>(temp, elements.meta.numel())?;
+    crate::convert::convert(
+        (dtype, dense),
+        (ScalarType::Bool, et_kernel::as_bytes_mut(truths)),
+    )?;
+    let count = truths.iter().filter(|truth| truth.get()).count();
+    context.resize(out, &[count, sizes.len()])?;
+    let ([mut out], []) = context.disjoint([out], [])?;
+    let [row, column] = [out.meta.strides()[0], out.meta.strides()[1]];
+    let to = out.elements_mut::<i64>()?;
+    let places = truths.iter().enumerate().filter(|(_, truth)| truth.get());
+    for (i, (mut place, _)) in places.enumerate() {
+        for dim in (0..sizes.len()).rev() {
+            to[i * row + dim * column] = (place % sizes[dim]) as i64;
+            place /= sizes[dim];
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,278 @@
+//! One index tensor, along one dimension.
+
+use et_kernel::{
+    Arguments, Kernel, KernelContext, KernelError, Scalar, ScalarTypeSet, TensorId, TensorOut,
+};
+use smallvec::SmallVec;
+
+use super::{read_indices, wrap};
+use crate::arguments::output;
+use crate::copies::convert_to;
+use crate::dims::{self, Sizes, Walk, dim_index};
+use crate::dispatch::{element, word};
+use crate::number::{Compute, Number};
+use crate::view::{View, copy_walk, expect_same_dtype, words, words_mut};
+
+const ANY: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
+
+pub(crate) const KERNELS: &[Kernel] = &[
+    Kernel::new("aten::index_select.out", ANY, |c| {
+        let (input, dim, index, out) = (c.tensor(0)?, c.int(1)?, c.tensor(2)?, output(c, 3)?);
+        let dim = dim_index("dimension", dim, c.meta(input).rank())?;
+        if c.meta(index).rank() > 1 {
+            return Err(KernelError::invalid("an index of more than one dimension"));
+        }
+        let count = c.meta(index).numel();
+        take(c, out, input, dim, index, &[count])
+    }),
+    Kernel::new("aten::embedding.out", ANY, |c| {
+        let (weight, index, out) = (c.tensor(0)?, c.tensor(1)?, output(c, 5)?);
+        if c.meta(weight).rank() != 2 {
+            return Err(KernelError::invalid(
+                "a table of embeddings has 2 dimensions",
+            ));
+        }
+        let shape: Sizes = c.meta(index).sizes().into();
+        take(c, out, weight, 0, index, &shape)
+    }),
+    Kernel::new("aten::gather.out", ANY, gather),
+    Kernel::new("aten::scatter.src_out", ANY, |c| {
+        let (source, out) = (c.tensor(3)?, output(c, 4)?);
+        expect_same_dtype(c, out, source)?;
+        scatter(c, out, Source::Tensor(source), Put::Set)
+    }),
+    Kernel::new("aten::scatter.value_out", ANY, |c| {
+        let (value, out) = (c.scalar(3)?, output(c, 4)?);
+        scatter(c, out, Source::Number(value), Put::Set)
+    }),
+    Kernel::new("aten::scatter_add.out", ANY, |c| {
+        let (source, out) = (c.tensor(3)?, output(c, 4)?);
+        expect_same_dtype(c, out, source)?;
+        scatter(c, out, Source::Tensor(source), Put::Add)
+    }),
+];
+
+/// The parts of `input` that the indices name along `dim`, in place of which the output has the dimensions of `shape`.
+fn take(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+    dim: usize,
+    index: TensorId,
+    shape: &[usize],
+) -> Result<(), KernelError> {
+    expect_same_dtype(context, out, input)?;
+    let temp = context.temp();
+    let indices = read_indices(context, temp, index)?;
+    let mut of = View::of(context.meta(input));
+    let is_single = of.sizes.is_empty();
+    if is_single {
+        // A tensor without dimensions is one of a single index here, and its result too.
+        of.insert(0, 1, 0);
+    }
+    let mut sizes = of.sizes.clone();
+    sizes.remove(dim);
+    if !is_single {
+        sizes.insert_many(dim, shape.iter().copied());
+    }
+    dims::numel(&sizes)?;
+    context.resize(out, &sizes)?;
+    let ([mut out], [input]) = context.disjoint([out], [input])?;
+    let (size, step) = (of.sizes[dim], of.strides[dim]);
+    // The output's strides of the index dimensions and of the others.
+    let own = dims::strides(out.meta);
+    let width = if is_single { 0 } else { shape.len() };
+    let rest = (0..of.sizes.len())
+        .filter(|&other| other != dim)
+        .map(|other| {
+            let place = if other < dim {
+                other
+            } else {
+                other - 1 + width
+            };
+            (of.sizes[other], [own[place], of.strides[other]])
+        });
+    let rest: SmallVec<[(usize, [isize; 2]); 8]> = rest.collect();
+    let walk = Walk::new(in_memory_order(rest));
+    let index_walk = Walk::new((0..width).map(|i| (shape[i], [own[dim + i]])));
+    word!(out.meta.dtype(), T => {
+        let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(input.bytes)?);
+        let mut next = indices.iter();
+        index_walk.each(|[at]| {
+            let Some(&index) = next.next() else {
+                return Ok(());
+            };
+            let source = step * wrap(index, size)? as isize;
+            copy_walk(&walk.clone().starting_at([at, source]), to, from)
+        })
+    })
+}
+
+/// Dimensions sorted so that the output is written in the order of its memory.
+fn in_memory_order(
+    mut dims: SmallVec<[(usize, [isize; 2]); 8]>,
+) -> SmallVec<[(usize, [isize; 2]); 8]> {
+    dims.sort_by_key(|(_, strides)| std::cmp::Reverse(strides[0]));
+    dims
+}
+
+/// A tensor's strides with that of `dim` set to 0, and that stride.
+fn without(view: &View, dim: usize) -> (dims::Strides, isize, usize) {
+    let mut strides = view.strides.clone();
+    match strides.get_mut(dim) {
+        Some(stride) => {
+            let step = std::mem::replace(stride, 0);
+            (strides, step, view.sizes[dim])
+        }
+        None => (strides, 0, 1),
+    }
+}
+
+/// Index dimensions must be inside of the tensor's but for `dim`.
+fn expect_index_inside(index: &[usize], tensor: &[usize], dim: usize) -> Result<(), KernelError> {
+    let ranks = index.len().max(1) == tensor.len().max(1);
+    let inside = ranks
+        && index
+            .iter()
+            .zip(tensor)
+            .enumerate()
+            .all(|(d, (index, size))| d == dim || index <= size);
+    if inside || index.contains(&0) && ranks {
+        return Ok(());
+    }
+    Err(KernelError::invalid(format!(
+        "an index of shape {index:?} for a tensor of shape {tensor:?}"
+    )))
+}
+
+/// `out[.., i, ..] = input[.., index[.., i, ..], ..]`.
+fn gather(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, index, out) = (context.tensor(0)?, context.tensor(2)?, output(context, 4)?);
+    expect_same_dtype(context, out, input)?;
+    let dim = dim_index("dimension", context.int(1)?, context.meta(input).rank())?;
+    let shape: Sizes = context.meta(index).sizes().into();
+    expect_index_inside(&shape, context.meta(input).sizes(), dim)?;
+    let temp = context.temp();
+    let indices = read_indices(context, temp, index)?;
+    context.resize(out, &shape)?;
+    let ([mut out], [input]) = context.disjoint([out], [input])?;
+    let (strides, step, size) = without(&View::of(input.meta), dim);
+    let own = dims::strides(out.meta);
+    let walk = Walk::new(
+        (0..shape.len()).map(|d| (shape[d], [own[d], strides.get(d).copied().unwrap_or(0)])),
+    );
+    word!(out.meta.dtype(), T => {
+        let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(input.bytes)?);
+        let mut next = indices.iter();
+        walk.each(|[at, source]| {
+            let Some(&index) = next.next() else {
+                return Ok(());
+            };
+            let source = source + step * wrap(index, size)? as isize;
+            to[at as usize] = *from.get(source as usize).ok_or_else(lost)?;
+            Ok(())
+        })
+    })
+}
+
+#[cold]
+fn lost() -> KernelError {
+    KernelError::invalid("an index leads outside of its tensor")
+}
+
+#[derive(Clone, Copy)]
+enum Source {
+    Tensor(TensorId),
+    Number(Scalar),
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Put {
+    Set,
+    Add,
+}
+
+/// `out = input; out[.., index[.., i, ..], ..] = source[.., i, ..]`.
+fn scatter(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    source: Source,
+    put: Put,
+) -> Result<(), KernelError> {
+    let (input, index) = (context.tensor(0)?, context.tensor(2)?);
+    expect_same_dtype(context, out, input)?;
+    let dim = dim_index("dimension", context.int(1)?, context.meta(input).rank())?;
+    let shape: Sizes = context.meta(index).sizes().into();
+    expect_index_inside(&shape, context.meta(input).sizes(), dim)?;
+    if let Source::Tensor(source) = source {
+        let sizes = context.meta(source).sizes();
+        // Along `dim` too: an element for each index.
+        expect_index_inside(&shape, sizes, usize::MAX)?;
+    }
+    let temp = context.temp();
+    let indices = read_indices(context, temp, index)?;
+    // The source may lie over the output, which is about to be written.
+    let source_view = match source {
+        Source::Tensor(id) => Some(View::of(context.meta(id))),
+        Source::Number(_) => None,
+    };
+    let source_id = match source {
+        Source::Tensor(id) => id,
+        Source::Number(_) => index,
+    };
+    convert_to(context, out, input)?;
+    let ([out], [from]) = context.disjoint([out], [source_id])?;
+    let walk = scatter_walk(&out, &shape, dim, source_view.as_ref());
+    let (_, step, size) = without(&View::of(out.meta), dim);
+    element!("the output", out.meta.dtype(), T => {
+        let mut out = out;
+        let to = out.elements_mut::<T>()?;
+        let value = match source {
+            Source::Number(number) => Some([T::from_scalar(number)]),
+            Source::Tensor(_) => None,
+        };
+        let from = match &value {
+            Some(value) => &value[..],
+            None => from.elements::<T>()?,
+        };
+        let mut next = indices.iter();
+        walk.each(|[at, source]| {
+            let Some(&index) = next.next() else {
+                return Ok(());
+            };
+            let at = at + step * wrap(index, size)? as isize;
+            let to = to.get_mut(at as usize).ok_or_else(lost)?;
+            let from = *from.get(source as usize).ok_or_else(lost)?;
+            *to = match put {
+                Put::Set => from,
+                Put::Add => added(*to, from),
+            };
+            Ok(())
+        })
+    })
+}
+
+fn scatter_walk(
+    out: &TensorOut<'_>,
+    shape: &[usize],
+    dim: usize,
+    source: Option<&View>,
+) -> Walk<2> {
+    let (strides, _, _) = without(&View::of(out.meta), dim);
+    Walk::new((0..shape.len()).map(|d| {
+        let from = source.and_then(|view| view.strides.get(d)).copied();
+        (
+            shape[d],
+            [strides.get(d).copied().unwrap_or(0), from.unwrap_or(0)],
+        )
+    }))
+}
+
+/// The sum of two elements, computed in floating point numbers or whole ones of full width.
+pub(super) fn added<T: Number>(a: T, b: T) -> T {
+    if T::DTYPE.is_floating() {
+        (a.cast::<f64>() + b.cast::<f64>()).cast()
+    } else {
+        a.cast::<i64>().plus(b.cast::<i64>()).cast()
+    }
+}

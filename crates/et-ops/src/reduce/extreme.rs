@@ -1,0 +1,219 @@
+//! Where the largest or smallest element is.
+
+use et_kernel::{
+    Arguments, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
+};
+
+use super::Along;
+use crate::arguments::{output, two_outputs};
+use crate::convert::{as_compute, write_compute};
+use crate::dims::{DimSet, Walk, dim_index};
+use crate::dispatch::{INDEX, compute, expect_dtype};
+use crate::number::{Compute, Number};
+use crate::view::{dense_copy, expect_same_dtype, words};
+
+const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
+
+pub(crate) const KERNELS: &[Kernel] = &[
+    Kernel::new("aten::argmax.out", ALL, |c| position(c, true)),
+    Kernel::new("aten::argmin.out", ALL, |c| position(c, false)),
+    Kernel::new("aten::max.dim_max", ALL, |c| both(c, true)),
+    Kernel::new("aten::min.dim_min", ALL, |c| both(c, false)),
+];
+
+/// The best element so far and where it is. What is no number is better than any number; of equals the first is best.
+#[derive(Clone, Copy)]
+struct Best<C> {
+    value: C,
+    index: usize,
+}
+
+impl<C: Compute> Best<C> {
+    fn of(len: usize, largest: bool, at: impl Fn(usize) -> C) -> Self {
+        let mut best = Self {
+            value: at(0),
+            index: 0,
+        };
+        for index in 1..len {
+            let value = at(index);
+            let better = if largest {
+                best.value.less(value)
+            } else {
+                value.less(best.value)
+            };
+            if (better || value.is_nan()) && !best.value.is_nan() {
+                best = Self { value, index };
+            }
+        }
+        best
+    }
+}
+
+/// `argmax(self, dim, keepdim, out)`.
+fn position(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 3)?);
+    let keep = context.boolean(2)?;
+    expect_dtype("the output", context.meta(out).dtype(), INDEX)?;
+    let Some(dim) = context.optional_int(1)? else {
+        return position_of_all(context, input, out, keep, largest);
+    };
+    let dim = dim_index("dimension", dim, context.meta(input).rank())?;
+    let along = Along {
+        dims: DimSet::one(dim),
+        keep,
+    };
+    let sizes = along.sizes(context.meta(input).sizes());
+    expect_some(context, input, dim, &sizes)?;
+    context.resize(out, &sizes)?;
+    let temp = context.temp();
+    let ([out], [input]) = context.disjoint([out], [input])?;
+    let lines = Lines::new(input.meta, dim, keep, [out.meta, out.meta]);
+    compute!(real_and_bool, "the input", input.meta.dtype(), C => {
+        let elements = as_compute::<C>(temp, input)?;
+        write_compute::<i64>(temp, out, |out| {
+            lines.each(|at, [to, _], step, len| {
+                let best = Best::of(len, largest, |i| elements[at.wrapping_add_signed(step * i as isize)]);
+                out[to] = best.index as i64;
+            })
+        })
+    })
+}
+
+/// The position among all elements, in index order.
+fn position_of_all(
+    context: &mut KernelContext<'_>,
+    input: TensorId,
+    out: TensorId,
+    keep: bool,
+    largest: bool,
+) -> Result<(), KernelError> {
+    let meta = context.meta(input);
+    let along = Along {
+        dims: DimSet::all(meta.rank()),
+        keep,
+    };
+    let sizes = along.sizes(meta.sizes());
+    if meta.numel() == 0 {
+        return Err(KernelError::invalid(
+            "the position of the largest or smallest of no elements",
+        ));
+    }
+    context.resize(out, &sizes)?;
+    let temp = context.temp();
+    let ([out], [input]) = context.disjoint([out], [input])?;
+    let dense = dense_copy(temp, input)?;
+    let index = crate::dispatch::element!("the input", input.meta.dtype(), T => {
+        let elements = words::<T>(dense)?;
+        Ok(first_best(elements, largest))
+    })?;
+    write_compute::<i64>(temp, out, |out| {
+        out.fill(index as i64);
+        Ok(())
+    })
+}
+
+fn first_best<T: Number>(elements: &[T], largest: bool) -> usize {
+    if T::DTYPE.is_floating() {
+        Best::of(elements.len(), largest, |i| elements[i].cast::<f64>()).index
+    } else {
+        Best::of(elements.len(), largest, |i| elements[i].cast::<i64>()).index
+    }
+}
+
+/// `max(self, dim, keepdim, values, indices)`.
+fn both(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
+    let (input, [values, indices]) = (context.tensor(0)?, two_outputs(context, 3)?);
+    expect_same_dtype(context, values, input)?;
+    expect_dtype(
+        "the indices",
+        context.meta(indices).dtype(),
+        ScalarTypeSet::of(&[ScalarType::Long]),
+    )?;
+    let dim = dim_index("dimension", context.int(1)?, context.meta(input).rank())?;
+    let along = Along {
+        dims: DimSet::one(dim),
+        keep: context.boolean(2)?,
+    };
+    let sizes = along.sizes(context.meta(input).sizes());
+    expect_some(context, input, dim, &sizes)?;
+    context.resize(values, &sizes)?;
+    context.resize(indices, &sizes)?;
+    let temp = context.temp();
+    let ([values, mut indices], [input]) = context.disjoint([values, indices], [input])?;
+    let lines = Lines::new(input.meta, dim, along.keep, [values.meta, indices.meta]);
+    let indices = indices.elements_mut::<i64>()?;
+    compute!(real_and_bool, "the input", input.meta.dtype(), C => {
+        let elements = as_compute::<C>(temp, input)?;
+        write_compute::<C>(temp, values, |values| {
+            lines.each(|at, [value_at, index_at], step, len| {
+                let best = Best::of(len, largest, |i| elements[at.wrapping_add_signed(step * i as isize)]);
+                values[value_at] = best.value;
+                indices[index_at] = best.index as i64;
+            })
+        })
+    })
+}
+
+/// There must be something to choose from, unless nothing is to be chosen.
+fn expect_some(
+    context: &KernelContext<'_>,
+    input: TensorId,
+    dim: usize,
+    sizes: &[usize],
+) -> Result<(), KernelError> {
+    let len = context.meta(input).sizes().get(dim).copied().unwrap_or(1);
+    if len == 0 && sizes.iter().all(|&size| size > 0) {
+        return Err(KernelError::invalid(
+            "the position of the largest or smallest of no elements",
+        ));
+    }
+    Ok(())
+}
+
+/// The lines of a tensor along one dimension, each with its place in two outputs without that dimension.
+struct Lines {
+    walk: Walk<3>,
+    step: isize,
+    len: usize,
+}
+
+impl Lines {
+    fn new(
+        input: &et_kernel::TensorMeta,
+        dim: usize,
+        keep: bool,
+        outputs: [&et_kernel::TensorMeta; 2],
+    ) -> Self {
+        let others = (0..input.rank()).filter(|&other| other != dim);
+        let walk = Walk::new(others.map(|other| {
+            let place = other - usize::from(!keep && other > dim);
+            let [a, b] = outputs.map(|meta| meta.strides()[place] as isize);
+            (
+                input.sizes()[other],
+                [input.strides()[other] as isize, a, b],
+            )
+        }));
+        Self {
+            walk,
+            step: input
+                .strides()
+                .get(dim)
+                .map_or(0, |&stride| stride as isize),
+            len: input.sizes().get(dim).copied().unwrap_or(1),
+        }
+    }
+
+    /// Calls `visit` with each line's start, its places, its step and its length.
+    fn each(
+        &self,
+        mut visit: impl FnMut(usize, [usize; 2], isize, usize),
+    ) -> Result<(), KernelError> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        self.walk.each(|[at, a, b]| {
+            visit(at as usize, [a as usize, b as usize], self.step, self.len);
+            Ok(())
+        })
+    }
+}

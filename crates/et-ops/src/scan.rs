@@ -1,0 +1,207 @@
+//! Running sums, sorting and the largest few.
+
+use std::cmp::Ordering;
+
+use et_kernel::{
+    Arguments, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
+};
+
+use crate::arguments::{output, two_outputs};
+use crate::convert::{as_compute, write_compute};
+use crate::dims::{self, Sizes, Walk, dim_index};
+use crate::dispatch::{compute, element, expect_dtype};
+use crate::elementwise::scratch;
+use crate::number::{Compute, Number};
+use crate::view::expect_same_dtype;
+
+const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
+
+pub(crate) const KERNELS: &[Kernel] = &[
+    Kernel::new("aten::cumsum.out", ALL, |c| {
+        running(c, |a, b| a.0 + b.0, false)
+    }),
+    Kernel::new("aten::cumprod.out", ALL, |c| {
+        running(c, |a, b| a.0 * b.0, true)
+    }),
+    Kernel::new("aten::topk.values", ALL, top_k),
+    Kernel::new("aten::sort.values", ALL, |c| {
+        let outputs = two_outputs(c, 3)?;
+        sort(c, outputs, 1, 2)
+    }),
+    Kernel::new("aten::sort.values_stable", ALL, |c| {
+        let outputs = two_outputs(c, 4)?;
+        sort(c, outputs, 2, 3)
+    }),
+];
+
+/// A floating point number between two steps of a running sum.
+struct Partial(f64);
+
+/// `cumsum(self, dim, dtype, out)`, computed in the output's type.
+fn running(
+    context: &mut KernelContext<'_>,
+    float: fn(Partial, Partial) -> f64,
+    product: bool,
+) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 3)?);
+    let rank = context.meta(input).rank();
+    let dim = dim_index("dimension", context.int(1)?, rank)?;
+    context.resize_like(out, input)?;
+    let temp = context.temp();
+    let ([out], [input]) = context.disjoint([out], [input])?;
+    let lines = line_walk(input.meta, out.meta, dim);
+    compute!(real, "the output", out.meta.dtype(), C => {
+        let from = as_compute::<C>(temp, input)?;
+        write_compute::<C>(temp, out, |to| lines.each(|[at, source], [to_step, from_step], len| {
+            let mut whole = if product { C::one() } else { C::zero() };
+            let mut partial: f64 = whole.cast();
+            for i in 0..len as isize {
+                let x = from[(source + from_step * i) as usize];
+                if C::FLOATING {
+                    partial = float(Partial(partial), Partial(x.cast()));
+                    whole = C::from_f64(partial);
+                } else if product {
+                    whole = whole.times(x);
+                } else {
+                    whole = whole.plus(x);
+                }
+                to[(at + to_step * i) as usize] = whole;
+            }
+            Ok(())
+        }))
+    })
+}
+
+/// The lines of two tensors along one dimension.
+struct LineWalk {
+    walk: Walk<2>,
+    steps: [isize; 2],
+    len: usize,
+}
+
+fn line_walk(input: &et_kernel::TensorMeta, out: &et_kernel::TensorMeta, dim: usize) -> LineWalk {
+    let strides = |d: usize| [out.strides()[d] as isize, input.strides()[d] as isize];
+    let others = (0..input.rank()).filter(|&d| d != dim);
+    LineWalk {
+        walk: Walk::new(others.map(|d| (input.sizes()[d], strides(d)))),
+        steps: if input.rank() == 0 {
+            [0; 2]
+        } else {
+            strides(dim)
+        },
+        len: input.sizes().get(dim).copied().unwrap_or(1),
+    }
+}
+
+impl LineWalk {
+    fn each(
+        &self,
+        mut visit: impl FnMut([isize; 2], [isize; 2], usize) -> Result<(), KernelError>,
+    ) -> Result<(), KernelError> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        self.walk.each(|at| visit(at, self.steps, self.len))
+    }
+}
+
+/// How two elements are ordered; what is no number is above all numbers.
+fn order<T: Number>(a: T, b: T) -> Ordering {
+    if T::DTYPE.is_floating() {
+        let (a, b) = (a.cast::<f64>(), b.cast::<f64>());
+        a.partial_cmp(&b)
+            .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+    } else {
+        a.cast::<i64>().cmp(&b.cast::<i64>())
+    }
+}
+
+/// `topk(self, k, dim, largest, sorted, values, indices)`.
+fn top_k(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, outputs) = (context.tensor(0)?, two_outputs(context, 5)?);
+    let k = dims::size("k", context.int(1)?)?;
+    let (dim, largest) = (context.int(2)?, context.boolean(3)?);
+    context.boolean(4)?;
+    sorted(context, input, outputs, dim, largest, Some(k))
+}
+
+/// `sort(self, dim, descending, values, indices)`.
+fn sort(
+    context: &mut KernelContext<'_>,
+    outputs: [TensorId; 2],
+    dim_at: usize,
+    descending_at: usize,
+) -> Result<(), KernelError> {
+    let (dim, descending) = (context.int(dim_at)?, context.boolean(descending_at)?);
+    let input = context.tensor(0)?;
+    sorted(context, input, outputs, dim, descending, None)
+}
+
+/// Sorts along `dim`, the first `k` only if given. Equals stay in their order.
+fn sorted(
+    context: &mut KernelContext<'_>,
+    input: TensorId,
+    [values, indices]: [TensorId; 2],
+    dim: i64,
+    descending: bool,
+    k: Option<usize>,
+) -> Result<(), KernelError> {
+    expect_same_dtype(context, values, input)?;
+    expect_dtype(
+        "the indices",
+        context.meta(indices).dtype(),
+        ScalarTypeSet::of(&[ScalarType::Long]),
+    )?;
+    let mut sizes: Sizes = context.meta(input).sizes().into();
+    let dim = dim_index("dimension", dim, sizes.len())?;
+    let len = sizes.get(dim).copied().unwrap_or(1);
+    let k = k.unwrap_or(len);
+    if k > len {
+        return Err(KernelError::invalid(format!(
+            "the {k} largest of {len} elements"
+        )));
+    }
+    if let Some(size) = sizes.get_mut(dim) {
+        *size = k;
+    }
+    context.resize(values, &sizes)?;
+    context.resize(indices, &sizes)?;
+    let temp = context.temp();
+    let ([mut values, mut indices], [input]) = context.disjoint([values, indices], [input])?;
+    let value_lines = line_walk(input.meta, values.meta, dim);
+    let index_lines = line_walk(input.meta, indices.meta, dim);
+    let ranking = scratch::<i64>(temp, len)?;
+    let index_out = indices.elements_mut::<i64>()?;
+    element!("the input", input.meta.dtype(), T => {
+        let from = input.elements::<T>()?;
+        let to = values.elements_mut::<T>()?;
+        let mut index_starts: smallvec::SmallVec<[isize; 16]> = smallvec::SmallVec::new();
+        index_lines.walk.each(|[at, _]| {
+            index_starts.push(at);
+            Ok::<_, KernelError>(())
+        })?;
+        let mut line = 0;
+        value_lines.each(|[at, source], [to_step, from_step], _| {
+            let x = |i: i64| from[(source + from_step * i as isize) as usize];
+            for (i, rank) in ranking.iter_mut().enumerate() {
+                *rank = i as i64;
+            }
+            let compare = |a: &i64, b: &i64| {
+                let by_value = if descending { order(x(*b), x(*a)) } else { order(x(*a), x(*b)) };
+                by_value.then(a.cmp(b))
+            };
+            if k < len && k > 0 {
+                ranking.select_nth_unstable_by(k - 1, compare);
+            }
+            ranking[..k].sort_unstable_by(compare);
+            let index_start = index_starts[line];
+            line += 1;
+            for (i, index) in ranking[..k].iter().enumerate() {
+                let i = i as isize;
+                to[(at + to_step * i) as usize] = x(*index);
+                index_out[(index_start + index_lines.steps[0] * i) as usize] = *index;
+            }
+            Ok(())
+        })
+    })
+}
