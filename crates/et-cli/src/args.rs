@@ -71,6 +71,15 @@ pub(crate) struct VerifyArgs {
     pub(crate) json: JsonArg,
 }
 
+/// Where outputs are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Outputs {
+    /// Copied to the host
+    Host,
+    /// Left where they are; their elements are not shown
+    Device,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -115,6 +124,9 @@ pub(crate) struct RunArgs {
     /// Let all methods use one set of planned buffers: less memory, and state in common
     #[arg(long)]
     pub(crate) share_arenas: bool,
+    /// Where outputs that are on a device are wanted
+    #[arg(long, value_enum, default_value = "host")]
+    pub(crate) outputs: Outputs,
     /// Write what happened on the devices
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,

@@ -147,6 +147,7 @@ fn scalar(value: &Value) -> String {
         Value::Double(value) => value.to_string(),
         Value::Bool(value) => value.to_string(),
         Value::String(value) => format!("{value:?}"),
+        Value::OnDevice(tensor) => format!("a tensor on {}", tensor.device),
         Value::None | Value::Tensor(_) | Value::List(_) => value.kind().into(),
     }
 }

@@ -6,7 +6,7 @@ use crate::layout;
 use crate::literal::Input;
 use crate::random::Random;
 use crate::render;
-use crate::value::Value;
+use crate::value::{Remote, Value};
 use et_kernel::{TensorMeta, ValueKind};
 use et_module::{Error, MethodMeta, ValueInfo};
 use et_schema::ScalarType;
@@ -143,6 +143,15 @@ pub(crate) fn from_runtime(value: &et_module::Value) -> Result<Value, Failure> {
     })
 }
 
+/// An output that is on a device and stays there.
+pub(crate) fn on_device(tensor: &et_kernel::Tensor) -> Value {
+    Value::OnDevice(Remote {
+        scalar_type: layout::scalar_type(tensor.dtype()),
+        sizes: tensor.sizes().to_vec(),
+        device: tensor.device(),
+    })
+}
+
 /// The value as the runtime takes it, laid out as the method wants it.
 pub(crate) fn to_runtime(
     index: usize,
@@ -155,7 +164,7 @@ pub(crate) fn to_runtime(
         Value::Double(value) => et_module::Value::Double(*value),
         Value::Bool(value) => et_module::Value::Bool(*value),
         Value::String(value) => et_module::Value::Str(value.clone()),
-        Value::List(_) => {
+        Value::List(_) | Value::OnDevice(_) => {
             let message = format!("input {index}: a list is no input; its items are");
             return Err(Failure::file("input.kind", message));
         }

@@ -81,6 +81,12 @@ pub(crate) fn describe(value: &Value) -> Json {
         Value::List(items) => {
             json!({"kind": kind, "items": items.iter().map(describe).collect::<Vec<_>>()})
         }
+        Value::OnDevice(tensor) => json!({
+            "kind": kind,
+            "scalar_type": tensor.scalar_type.name(),
+            "sizes": tensor.sizes,
+            "device": tensor.device.to_string(),
+        }),
         Value::Tensor(tensor) => json!({
             "kind": kind,
             "scalar_type": tensor.scalar_type.name(),

@@ -1,6 +1,7 @@
 //! Inputs and outputs as files and documents hold them.
 
 use crate::npy::{Array, Dtype};
+use et_device::Device;
 use et_schema::ScalarType;
 
 /// An input or output of a method.
@@ -18,8 +19,21 @@ pub(crate) enum Value {
     String(String),
     /// An array of numbers.
     Tensor(Tensor),
+    /// An array of numbers that was left on its device.
+    OnDevice(Remote),
     /// Several values that are one argument.
     List(Vec<Value>),
+}
+
+/// A tensor whose elements nobody fetched.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Remote {
+    /// The type of the elements.
+    pub(crate) scalar_type: ScalarType,
+    /// The size of each dimension.
+    pub(crate) sizes: Vec<usize>,
+    /// Where it is.
+    pub(crate) device: Device,
 }
 
 impl Value {
@@ -31,7 +45,7 @@ impl Value {
             Self::Double(_) => "double",
             Self::Bool(_) => "bool",
             Self::String(_) => "string",
-            Self::Tensor(_) => "tensor",
+            Self::Tensor(_) | Self::OnDevice(_) => "tensor",
             Self::List(_) => "list",
         }
     }

@@ -426,3 +426,26 @@ fn a_program_is_run_from_standard_input() {
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
+
+#[test]
+fn outputs_can_stay_on_the_device() {
+    let stay = ["--simulate", "--outputs", "device"];
+    // Its output is on the host anyway.
+    assert_eq!(run_on_device(&stay).status.code(), Some(0));
+    let refused = [&stay[..], &["--expect", "dev_single_add"]].concat();
+    assert_eq!(run_on_device(&refused).status.code(), Some(2));
+    let model = "dev_skip_d2h/model.pte";
+    let output = et(&[&["run", model], &stay[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stdout).contains("on cuda:0"),
+        "{}",
+        text(&output.stdout)
+    );
+    let fetched = et(&["run", model, "--simulate"]);
+    assert!(
+        !text(&fetched.stdout).contains("on cuda:0"),
+        "{}",
+        text(&fetched.stdout)
+    );
+}

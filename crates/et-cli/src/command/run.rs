@@ -4,7 +4,7 @@ mod error;
 mod session;
 mod summary;
 
-use crate::args::RunArgs;
+use crate::args::{Outputs, RunArgs};
 use crate::calls::Calls;
 use crate::compare::Tolerances;
 use crate::expect::{self, Comparison, Expectation};
@@ -25,6 +25,11 @@ struct Run {
 
 /// Makes the calls in order. The trace and the outputs so far are kept when one fails.
 pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
+    if args.outputs == Outputs::Device && (args.expect.is_some() || args.output_dir.is_some()) {
+        let message = "--outputs device leaves nothing to compare or to write: drop it, or --expect \
+            and --output-dir";
+        return Err(Failure::usage(message));
+    }
     let expectation = args.expect.as_deref().map(Expectation::open).transpose()?;
     let calls = args.calls.as_deref().map(Calls::read).transpose()?;
     let mut session = Session::open(args)?;

@@ -1,7 +1,7 @@
 //! One loaded program and the methods that were called so far.
 
 use super::error;
-use crate::args::RunArgs;
+use crate::args::{Outputs, RunArgs};
 use crate::failure::Failure;
 use crate::inputs::{self, Spec};
 use crate::options::{self, Simulate};
@@ -29,6 +29,7 @@ pub(super) struct Session {
     recorder: Arc<Recorder>,
     profiler: Option<Arc<Profiler>>,
     repeat: u32,
+    outputs: Outputs,
 }
 
 /// Tells everything to all who watch.
@@ -75,6 +76,7 @@ impl Session {
             recorder,
             profiler,
             repeat: args.repeat,
+            outputs: args.outputs,
         })
     }
 
@@ -126,6 +128,7 @@ impl Session {
         specs: &[Spec],
     ) -> Result<Vec<Value>, Failure> {
         let (name, simulated) = (self.source.name(), self.simulated);
+        let stay = self.outputs == Outputs::Device;
         let failure = |error: Error| error::failure(&name, simulated, &error);
         let method = self.module.method(method).map_err(failure)?;
         if values.len() != method.num_inputs() {
@@ -150,7 +153,10 @@ impl Session {
             method.execute().map_err(failure)?;
         }
         (0..method.num_outputs())
-            .map(|index| inputs::from_runtime(&method.output_to_host(index).map_err(failure)?))
+            .map(|index| match method.output_tensor(index) {
+                Ok(tensor) if stay && !tensor.device().is_cpu() => Ok(inputs::on_device(tensor)),
+                _ => inputs::from_runtime(&method.output_to_host(index).map_err(failure)?),
+            })
             .collect()
     }
 

@@ -52,6 +52,14 @@ fn cells(run: usize, method: &str, output: usize, value: &Value) -> [String; 6] 
             let sizes = format!("{:?}", tensor.sizes);
             (tensor.scalar_type.name().into(), sizes, elements(tensor))
         }
+        Value::OnDevice(tensor) => {
+            let sizes = format!("{:?}", tensor.sizes);
+            (
+                tensor.scalar_type.name().into(),
+                sizes,
+                format!("on {}", tensor.device),
+            )
+        }
         other => (other.kind().into(), "-".into(), scalar(other)),
     };
     [
