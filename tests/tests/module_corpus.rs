@@ -20,14 +20,21 @@ fn run(case: &Case) -> Outcome {
     let outcome = match calls(case, &simulation, &recorder) {
         Ok(None) => Outcome::Passed,
         Ok(Some(difference)) => Outcome::Failed(difference),
-        Err(error) => match error.kind() {
-            ErrorKind::MissingOperators { names } => Outcome::Lacks(names.join(", ")),
-            ErrorKind::MissingBackend { id, .. } => Outcome::Lacks(id.clone()),
-            _ => Outcome::Failed(shown(&error)),
-        },
+        Err(error) => failure(&error),
     };
     simulation.expect_empty();
     outcome
+}
+
+fn failure(error: &Error) -> Outcome {
+    match error.kind() {
+        ErrorKind::MissingOperators { names } => Outcome::Lacks(names.join(", ")),
+        ErrorKind::MissingBackend { id, .. } => Outcome::Lacks(id.clone()),
+        _ => match error.nested() {
+            Some(nested) => failure(nested),
+            None => Outcome::Failed(shown(error)),
+        },
+    }
 }
 
 fn calls(

@@ -577,6 +577,20 @@ impl<'a> KernelContext<'a> {
         Ok(())
     }
 
+    /// Copies argument 1 to argument 0, which must be alike.
+    pub(crate) fn copy_argument(&mut self) -> Result<(), KernelError> {
+        let (to, from) = (self.tensor(0)?, self.tensor(1)?);
+        let (target, source) = (self.meta(to), self.meta(from));
+        if target.dtype() != source.dtype() || target.dim_order() != source.dim_order() {
+            return Err(crate::TensorError::Unlike {
+                from: Box::new(source.clone()),
+                to: Box::new(target.clone()),
+            }
+            .into());
+        }
+        self.copy_resizing(to, from)
+    }
+
     /// Makes argument 0 another name for the bytes of argument 1, in its shape.
     pub(crate) fn assign_tensor(&mut self) -> Result<(), KernelError> {
         let (to, from) = (self.tensor(0)?, self.tensor(1)?);

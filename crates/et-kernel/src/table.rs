@@ -314,11 +314,34 @@ impl ValueTable {
         Ok(self.tensor_mut(index)?.settle(registry)?)
     }
 
+    /// Whether a tensor lives in planned memory.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor).
+    pub fn is_planned(&self, index: ValueIndex) -> Result<bool, TableError> {
+        Ok(self.tensor(index)?.is_planned())
+    }
+
     fn expect_unplanned(&self, index: ValueIndex) -> Result<(), TableError> {
         if self.tensor(index)?.is_planned() {
             return Err(TableError::Planned { index });
         }
         Ok(())
+    }
+
+    /// Gives tensor `to` the shape of tensor `from` and copies the bytes, wherever the two are.
+    ///
+    /// # Errors
+    /// [`TableError::Kernel`]; `to` has its old shape then.
+    pub fn copy_within(
+        &mut self,
+        to: ValueIndex,
+        from: ValueIndex,
+        environment: &Environment,
+    ) -> Result<(), TableError> {
+        let arguments = [to, from];
+        let mut context = self.call(&arguments, None, environment)?;
+        Ok(context.copy_argument()?)
     }
 
     /// Gives memory of its own to a tensor that has none: zeroed, on its device, with room for the bound.
@@ -331,7 +354,7 @@ impl ValueTable {
         registry: &DeviceAllocatorRegistry,
     ) -> Result<(), TableError> {
         let tensor = self.tensor_mut(index)?;
-        if tensor.place().is_some() {
+        if tensor.place().is_some() || tensor.is_planned() {
             return Ok(());
         }
         let mut fresh = Tensor::allocate(tensor.meta().clone(), registry)?;
@@ -368,6 +391,15 @@ impl ValueTable {
     pub fn hide_memory(&mut self, index: ValueIndex) -> Result<(), TableError> {
         self.tensor_mut(index)?.hide_memory();
         self.views.get_mut().push(index);
+        Ok(())
+    }
+
+    /// Ends the view that an instruction may have made of a tensor: it has its own memory again.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor).
+    pub fn end_view_of(&mut self, index: ValueIndex) -> Result<(), TableError> {
+        self.tensor_mut(index)?.end_view();
         Ok(())
     }
 

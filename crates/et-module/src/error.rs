@@ -185,6 +185,31 @@ pub enum ErrorKind {
         /// What it is.
         found: String,
     },
+    /// Somebody asked for the end of the run.
+    #[error("the run was cancelled")]
+    Cancelled,
+    /// There is no tensor of this name.
+    #[error(
+        "there is no tensor named `{name}`; the method has {}",
+        list(available)
+    )]
+    NoSuchAttribute {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        available: Vec<String>,
+    },
+    /// More inputs were given than the method takes.
+    #[error("{found} inputs were given, and the method takes {expected}")]
+    TooManyInputs {
+        /// How many it takes.
+        expected: usize,
+        /// How many were given.
+        found: usize,
+    },
+    /// The method is loaded already, so that options for loading it come too late.
+    #[error("the method is loaded already; unload it first")]
+    AlreadyLoaded,
     /// Programs are nested too deeply.
     #[error("programs are nested more than {limit} deep")]
     Nesting {
@@ -216,8 +241,20 @@ impl Error {
         &self.0.place
     }
 
-    /// A stable identifier for programs to match on.
+    /// What went wrong in a program that is nested in this one, if that is the cause.
+    pub fn nested(&self) -> Option<&Self> {
+        match &self.0.kind {
+            ErrorKind::Backend(BackendError::Other(cause))
+            | ErrorKind::Kernel(KernelError::Other(cause)) => cause.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// A stable identifier for programs to match on: that of the innermost program.
     pub fn id(&self) -> &'static str {
+        if let Some(nested) = self.nested() {
+            return nested.id();
+        }
         match &self.0.kind {
             ErrorKind::Read(error) => error.id(),
             ErrorKind::Source(_) => "module.read-failed",
@@ -246,11 +283,18 @@ impl Error {
             ErrorKind::InstructionLimit { .. } => "module.instruction-limit",
             ErrorKind::Condition { .. } => "module.condition",
             ErrorKind::Nesting { .. } => "module.nesting",
+            ErrorKind::Cancelled => "module.cancelled",
+            ErrorKind::NoSuchAttribute { .. } => "module.no-such-attribute",
+            ErrorKind::TooManyInputs { .. } => "module.too-many-inputs",
+            ErrorKind::AlreadyLoaded => "module.already-loaded",
         }
     }
 
     /// The numeric code that the C++ runtime uses for this kind of failure.
     pub fn code(&self) -> u32 {
+        if let Some(nested) = self.nested() {
+            return nested.code();
+        }
         match &self.0.kind {
             ErrorKind::Read(error) => error.code(),
             ErrorKind::Source(_) | ErrorKind::Open(_) => 0x22,
@@ -266,6 +310,9 @@ impl Error {
             ErrorKind::Kernel(error) => error.code(),
             ErrorKind::NotSupported { .. } => 0x10,
             ErrorKind::InProgress | ErrorKind::Table(_) => 0x02,
+            ErrorKind::AlreadyLoaded => 0x04,
+            ErrorKind::NoSuchAttribute { .. } => 0x20,
+            ErrorKind::Cancelled => 0x01,
             ErrorKind::InstructionLimit { .. }
             | ErrorKind::Condition { .. }
             | ErrorKind::Nesting { .. } => 0x23,
@@ -276,20 +323,22 @@ impl Error {
             | ErrorKind::NoSuchOutput { .. }
             | ErrorKind::WrongInput { .. }
             | ErrorKind::Input { .. }
+            | ErrorKind::TooManyInputs { .. }
             | ErrorKind::InputsMissing { .. } => 0x12,
         }
     }
 
     /// The device error behind this, if one is.
     pub fn device_error(&self) -> Option<&DeviceError> {
-        let mut cause: Option<&(dyn StdError + 'static)> = Some(self);
-        while let Some(error) = cause {
-            if let Some(device) = error.downcast_ref() {
-                return Some(device);
-            }
-            cause = error.source();
+        match &self.0.kind {
+            ErrorKind::Device(error) => Some(error),
+            ErrorKind::Memory(error) => of_memory(error),
+            ErrorKind::Value(error) | ErrorKind::Input { source: error, .. } => of_tensor(error),
+            ErrorKind::Kernel(error) => of_kernel(error),
+            ErrorKind::Table(error) => of_table(error),
+            ErrorKind::Backend(BackendError::Other(cause)) => of_any(&**cause),
+            _ => None,
         }
-        None
     }
 
     /// The tensor operation that failed, if that is what went wrong.
@@ -315,6 +364,54 @@ impl Error {
         self.0.place.value.get_or_insert(value);
         self
     }
+}
+
+fn of_memory(error: &MemoryError) -> Option<&DeviceError> {
+    match error {
+        MemoryError::Device(error) | MemoryError::Buffer { source: error, .. } => Some(error),
+        _ => None,
+    }
+}
+
+fn of_tensor(error: &TensorError) -> Option<&DeviceError> {
+    match error {
+        TensorError::Device(error) => Some(error),
+        TensorError::Memory(error) => of_memory(error),
+        _ => None,
+    }
+}
+
+fn of_kernel(error: &KernelError) -> Option<&DeviceError> {
+    match error {
+        KernelError::Device(error) => Some(error),
+        KernelError::Tensor(error) => of_tensor(error),
+        KernelError::Memory(error) => of_memory(error),
+        KernelError::Other(cause) => of_any(&**cause),
+        _ => None,
+    }
+}
+
+fn of_table(error: &TableError) -> Option<&DeviceError> {
+    match error {
+        TableError::Tensor(error) => of_tensor(error),
+        TableError::Kernel(error) => of_kernel(error),
+        _ => None,
+    }
+}
+
+/// A backend's or operator's own error: a nested program's, or one that a device error is somewhere behind.
+fn of_any<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e DeviceError> {
+    if let Some(nested) = error.downcast_ref::<Error>() {
+        return nested.device_error();
+    }
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(device) = error.downcast_ref() {
+            return Some(device);
+        }
+        cause = error.source();
+    }
+    None
 }
 
 impl fmt::Display for Error {

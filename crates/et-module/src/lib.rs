@@ -30,7 +30,7 @@ pub use error::{Error, ErrorKind, Place};
 pub use load::LoadOptions;
 pub use mapped::{MappedSource, PageLock};
 pub use meta::{MethodMeta, TensorInfo, ValueInfo};
-pub use method::Method;
+pub use method::{CancelHandle, Handover, Method};
 pub use module::{Module, ModuleOptions};
 pub use nested::NestedProgramBackend;
 pub use program::Program;

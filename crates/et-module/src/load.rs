@@ -35,7 +35,6 @@ pub struct LoadOptions {
     pub instruction_limit: u64,
     /// Planned memory to use instead of new one.
     pub planned: Option<PlannedMemory>,
-    pub(crate) arenas: Option<Arenas>,
     pub(crate) depth: u32,
 }
 
@@ -45,7 +44,6 @@ impl Default for LoadOptions {
             budget: Budget::unlimited(),
             instruction_limit: 10_000_000,
             planned: None,
-            arenas: None,
             depth: 0,
         }
     }
@@ -88,18 +86,21 @@ pub(crate) struct Arenas {
     pub(crate) initialised: InitialisedSlots,
 }
 
-/// Loads a method. `outer` is named data that a surrounding program lends.
+/// Loads a method. `outer` is named data that a surrounding program lends; `arenas` are taken to be shared, and left where
+/// they are if the load fails.
 pub(crate) fn method(
     meta: &MethodMeta,
     environment: &Environment,
     files: &DataFiles,
     outer: &dyn NamedData,
     options: LoadOptions,
+    arenas: &mut Option<Arenas>,
 ) -> Result<Method, Error> {
     let name = meta.name();
+    let _span = tracing::debug_span!("load", method = name).entered();
     environment.emit(&Event::LoadBegin { method: name });
-    let loaded =
-        load(meta, environment, files, outer, options).map_err(|error| error.in_method(name));
+    let loaded = load(meta, environment, files, outer, options, arenas)
+        .map_err(|error| error.in_method(name));
     environment.emit(&Event::LoadEnd { method: name });
     loaded
 }
@@ -110,6 +111,7 @@ fn load(
     files: &DataFiles,
     outer: &dyn NamedData,
     options: LoadOptions,
+    arenas: &mut Option<Arenas>,
 ) -> Result<Method, Error> {
     if options.depth > MAX_DEPTH {
         return Err(ErrorKind::Nesting { limit: MAX_DEPTH }.into());
@@ -124,14 +126,8 @@ fn load(
     let backends = find_backends(&plan, environment)?;
     check_external(&plan, &data)?;
 
-    let memory_plan = meta.memory_plan(&environment.device_map)?;
-    let (planned, mut initialised) = planned_memory(
-        &memory_plan,
-        environment,
-        &options.budget,
-        options.planned,
-        options.arenas,
-    )?;
+    let (planned, initialised) =
+        planned_memory(meta, environment, &options.budget, options.planned, arenas)?;
     let mut loader = Loader {
         program: meta.program(),
         plan,
@@ -139,25 +135,30 @@ fn load(
         data: &data,
         written: written_values(&plan),
         table: ValueTable::new(planned),
+        initialised,
         initial: Vec::new(),
-        scalars: Vec::new(),
+        plain: Vec::new(),
         uploaded: BTreeMap::new(),
     };
-    loader.values(initialised.as_mut())?;
-    let delegates = loader.delegates(&backends, options.depth)?;
-    let steps = loader.steps(&kernels, delegates)?;
+    let steps = match loader.build(&kernels, &backends, options.depth) {
+        Ok(steps) => steps,
+        Err(error) => {
+            loader.give_back(arenas)?;
+            return Err(error);
+        }
+    };
     let inputs = plan
         .inputs()
         .iter()
         .map(|index| Input::new(ValueIndex(index), plan.value(index)))
         .collect();
     let outputs: Vec<ValueIndex> = plan.outputs().iter().map(ValueIndex).collect();
-    loader.allocate_internal()?;
 
     let Loader {
         table,
+        initialised,
         initial,
-        scalars,
+        plain,
         ..
     } = loader;
     let places = table
@@ -166,7 +167,13 @@ fn load(
         .iter()
         .map(|buffer| buffer.place())
         .collect();
+    let tensors = (0..plan.num_values()).filter_map(|index| {
+        let index = u32::try_from(index).ok()?;
+        Some(table.meta(ValueIndex(index))?.device())
+    });
+    let devices: BTreeSet<Device> = tensors.filter(|device| !device.is_cpu()).collect();
     Ok(Method::new(crate::method::Parts {
+        devices: devices.into_iter().collect(),
         meta: meta.clone(),
         environment: environment.clone(),
         table,
@@ -174,33 +181,45 @@ fn load(
         inputs,
         outputs,
         initial,
-        scalars,
+        plain,
         places,
         instruction_limit: options.instruction_limit,
         initialised,
     }))
 }
 
-/// The one way from a plan to planned memory.
+/// The one way from a method's description to planned memory. Memory that the method does not get from others must be inside
+/// the budget, and so must everything that it allocates besides.
 fn planned_memory(
-    plan: &MemoryPlan,
+    meta: &MethodMeta,
     environment: &Environment,
     budget: &Budget,
     given: Option<PlannedMemory>,
-    arenas: Option<Arenas>,
+    arenas: &mut Option<Arenas>,
 ) -> Result<(PlannedMemory, Option<InitialisedSlots>), Error> {
-    if let Some(arenas) = arenas {
-        arenas.memory.check(plan)?;
-        return Ok((arenas.memory, Some(arenas.initialised)));
+    let map = &environment.device_map;
+    let plan = meta.memory_plan(map)?;
+    let unplanned = meta.unplanned_memory(map)?;
+    if let Some(shared) = arenas {
+        shared.memory.check(&plan)?;
+        budget.check(&unplanned)?;
+    }
+    if let Some(Arenas {
+        memory,
+        initialised,
+    }) = arenas.take()
+    {
+        return Ok((memory, Some(initialised)));
     }
     if let Some(given) = given {
-        given.check(plan)?;
+        given.check(&plan)?;
+        budget.check(&unplanned)?;
         return Ok((given, None));
     }
-    Ok((
-        PlannedMemory::allocate(plan, &environment.devices, budget)?,
-        None,
-    ))
+    let parts = [plan.buffers(), unplanned.buffers()].concat();
+    budget.check(&MemoryPlan::new(parts))?;
+    let planned = PlannedMemory::allocate(&plan, &environment.devices, budget)?;
+    Ok((planned, None))
 }
 
 /// The kernel of each operator.
@@ -302,31 +321,59 @@ struct Loader<'a> {
     data: &'a MethodData<'a>,
     written: BTreeSet<u32>,
     table: ValueTable,
+    /// See [`Arenas`]; `None` for memory of the method's own.
+    initialised: Option<InitialisedSlots>,
     initial: Vec<Initial>,
-    /// Numbers that the program changes, with the values they start with.
-    scalars: Vec<(ValueIndex, et_kernel::Scalar)>,
+    /// Values other than tensors that the program changes, as they are at first.
+    plain: Vec<(ValueIndex, EValue)>,
     /// Constants on devices, by what they are in the program.
     uploaded: BTreeMap<(ConstantKey, Device), ValueIndex>,
 }
 
 impl Loader<'_> {
-    fn values(&mut self, mut initialised: Option<&mut InitialisedSlots>) -> Result<(), Error> {
+    /// Everything, in the order in which the parts need each other.
+    fn build(
+        &mut self,
+        kernels: &[(Kernel, String)],
+        backends: &[&dyn Backend],
+        depth: u32,
+    ) -> Result<Steps, Error> {
+        self.values()?;
+        let delegates = self.delegates(backends, depth)?;
+        let steps = self.steps(kernels, delegates)?;
+        self.allocate_internal()?;
+        Ok(steps)
+    }
+
+    /// Puts shared arenas back where they came from.
+    fn give_back(&mut self, arenas: &mut Option<Arenas>) -> Result<(), Error> {
+        if let Some(initialised) = self.initialised.take() {
+            let memory = self.table.detach_memory()?;
+            *arenas = Some(Arenas {
+                memory,
+                initialised,
+            });
+        }
+        Ok(())
+    }
+
+    fn values(&mut self) -> Result<(), Error> {
         let mut legacy = 0usize;
         for (index, value) in (0..).zip(self.plan.values()) {
             if let ValueView::Tensor(tensor) = value {
                 legacy += usize::from(meta::is_legacy_placement(&tensor, &self.plan));
-                self.tensor(index, &tensor, initialised.as_deref_mut())
+                self.tensor(index, &tensor)
                     .map_err(|error| error.at_value(index))?;
                 continue;
             }
             let value = plain_value(&value).map_err(|error| Error::from(error).at_value(index))?;
-            let scalar = value.as_scalar();
-            self.table.push(value);
-            match scalar {
-                Some(scalar) if self.written.contains(&index) => {
-                    self.scalars.push((ValueIndex(index), scalar))
-                }
-                _ => self.table.mark_constant(),
+            if self.written.contains(&index) {
+                let first = value.share().unwrap_or(EValue::None);
+                self.plain.push((ValueIndex(index), first));
+                self.table.push(value);
+            } else {
+                self.table.push(value);
+                self.table.mark_constant();
             }
         }
         if legacy > 0 {
@@ -339,12 +386,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn tensor(
-        &mut self,
-        index: u32,
-        tensor: &TensorView<'_>,
-        initialised: Option<&mut InitialisedSlots>,
-    ) -> Result<(), Error> {
+    fn tensor(&mut self, index: u32, tensor: &TensorView<'_>) -> Result<(), Error> {
         let device = meta::placement(tensor, &self.plan, &self.environment.device_map)?;
         let meta = meta::tensor_meta(tensor)?.on(device);
         let nbytes = meta.bound_nbytes() as u64;
@@ -357,12 +399,15 @@ impl Loader<'_> {
         };
         let initial = Initial {
             value: ValueIndex(index),
+            slot: (slot.memory_id, slot.offset_bytes),
             bytes,
         };
-        let first = initialised.is_none_or(|set| set.insert((slot.memory_id, slot.offset_bytes)));
-        if first {
-            initial.load(&mut self.table, self.program, &self.environment.devices)?;
-        }
+        initial.load(
+            &mut self.table,
+            self.program,
+            &self.environment.devices,
+            &mut self.initialised,
+        )?;
         self.initial.push(initial);
         Ok(())
     }

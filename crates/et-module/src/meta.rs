@@ -1,5 +1,7 @@
 //! What is known of a method without loading it.
 
+use std::collections::BTreeSet;
+
 use et_device::{Device, DeviceMap};
 use et_kernel::{Dynamism, ScalarType, TensorMeta, ValueIndex, ValueKind};
 use et_memory::{BufferSpec, MemoryPlan, PlannedSlot};
@@ -109,6 +111,12 @@ impl MethodMeta {
             .collect()
     }
 
+    pub(crate) fn attribute_names(&self) -> impl Iterator<Item = (ValueIndex, &str)> {
+        let values = (0..).map(ValueIndex).zip(self.plan().values());
+        values
+            .filter_map(|(index, value)| Some((index, value.as_tensor()?.fully_qualified_name()?)))
+    }
+
     fn value(&self, index: u32) -> Result<ValueInfo, Error> {
         let plan = self.plan();
         let value = plan
@@ -148,6 +156,53 @@ impl MethodMeta {
             buffers.push(BufferSpec::new(nbytes, map.apply(device)));
         }
         Ok(MemoryPlan::new(buffers))
+    }
+
+    /// The memory that the method makes besides its planned buffers, one entry each: inputs, outputs and state without a plan
+    /// (for their largest shape), and constants that are uploaded to a device.
+    ///
+    /// # Errors
+    /// As [`memory_plan`](Self::memory_plan), or if a tensor cannot be.
+    pub fn unplanned_memory(&self, map: &DeviceMap) -> Result<MemoryPlan, Error> {
+        let plan = self.plan();
+        let mut buffers = Vec::new();
+        let mut uploaded = BTreeSet::new();
+        for (index, value) in (0..).zip(plan.values()) {
+            let Some(tensor) = value.as_tensor().filter(|t| t.allocation().is_none()) else {
+                continue;
+            };
+            let placed = placement(&tensor, &plan, map);
+            let device = placed.map_err(|error| error.at_value(index))?;
+            if is_external(&tensor) || tensor.data_buffer_idx() > 0 {
+                let name = is_external(&tensor)
+                    .then(|| tensor.fully_qualified_name())
+                    .flatten();
+                let first = uploaded.insert((name, tensor.data_buffer_idx(), device));
+                if device.is_cpu() || !first {
+                    continue;
+                }
+            }
+            let meta = tensor_meta(&tensor).map_err(|error| error.at_value(index))?;
+            buffers.push(BufferSpec::new(meta.bound_nbytes() as u64, device));
+        }
+        Ok(MemoryPlan::new(buffers))
+    }
+
+    /// The devices used, with the bytes that the method needs there at most: planned buffers and everything of
+    /// [`unplanned_memory`](Self::unplanned_memory). What delegates take for themselves is not known before they are made.
+    ///
+    /// # Errors
+    /// As [`unplanned_memory`](Self::unplanned_memory).
+    pub fn memory_needed(&self, map: &DeviceMap) -> Result<Vec<(Device, u64)>, Error> {
+        let (planned, more) = (self.memory_plan(map)?, self.unplanned_memory(map)?);
+        let parts = [planned.buffers(), more.buffers()].concat();
+        Ok(MemoryPlan::new(parts).needed_per_device())
+    }
+
+    /// How the flat inputs and outputs fold back into the containers of the model (a JSON text each), if the file says.
+    pub fn encodings(&self) -> (Option<&str>, Option<&str>) {
+        let plan = self.plan();
+        (plan.input_encoding(), plan.output_encoding())
     }
 
     /// The operators that the method calls, by full name, each once, in order of the file.

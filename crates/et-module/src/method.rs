@@ -1,22 +1,30 @@
 //! A loaded method: set inputs, run, look at outputs.
 
-use std::ops::Range;
+mod initial;
+mod outputs;
+mod pipeline;
+mod state;
 
-use et_device::DeviceAllocatorRegistry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use et_device::Device;
 use et_kernel::{
-    ArgumentPlace, EValue, Environment, Event, Scalar, SharedBytes, Tensor, TensorError,
-    ValueIndex, ValueTable,
+    ArgumentPlace, EValue, Environment, Event, Tensor, TensorError, ValueIndex, ValueTable,
 };
 use et_memory::{Place as MemoryPlace, PlannedMemory};
 use et_schema::ValueView;
 use smallvec::SmallVec;
 
 use crate::error::{ErrorKind, Place};
-use crate::load::{Arenas, InitialisedSlots};
+use crate::load::InitialisedSlots;
 use crate::run::{self, Position};
 use crate::step::Steps;
 use crate::value::{Value, describe};
-use crate::{Error, MethodMeta, Program};
+use crate::{Error, MethodMeta};
+
+pub(crate) use initial::{Initial, InitialBytes};
+pub use pipeline::Handover;
 
 /// A method with its values and its memory, ready to run. It may be sent to another thread, and used by one at a time.
 ///
@@ -44,14 +52,19 @@ pub struct Method {
     inputs: Vec<Input>,
     outputs: Vec<ValueIndex>,
     initial: Vec<Initial>,
-    /// Numbers that the program changes, as they are before each run.
-    scalars: Vec<(ValueIndex, Scalar)>,
+    /// Values other than tensors that the program changes, as they are before each run.
+    plain: Vec<(ValueIndex, EValue)>,
     /// Where the planned buffers are.
     places: Vec<Option<MemoryPlace>>,
+    /// The devices of its tensors, the host apart.
+    devices: Vec<Device>,
     /// Places in shared arenas whose initial contents were loaded; `None` for memory of the method's own.
     initialised: Option<InitialisedSlots>,
     position: Option<Position>,
+    /// Instructions that the run in progress has taken.
+    taken: u64,
     instruction_limit: u64,
+    cancelled: Arc<AtomicBool>,
     /// Where the outputs were at the end of a run, for events.
     output_places: Vec<ArgumentPlace>,
 }
@@ -65,8 +78,9 @@ pub(crate) struct Parts {
     pub(crate) inputs: Vec<Input>,
     pub(crate) outputs: Vec<ValueIndex>,
     pub(crate) initial: Vec<Initial>,
-    pub(crate) scalars: Vec<(ValueIndex, Scalar)>,
+    pub(crate) plain: Vec<(ValueIndex, EValue)>,
     pub(crate) places: Vec<Option<MemoryPlace>>,
+    pub(crate) devices: Vec<Device>,
     pub(crate) instruction_limit: u64,
     pub(crate) initialised: Option<InitialisedSlots>,
 }
@@ -86,38 +100,6 @@ impl Input {
             is_tensor,
             is_set: false,
         }
-    }
-}
-
-/// What a planned tensor holds when the method is loaded.
-pub(crate) struct Initial {
-    pub(crate) value: ValueIndex,
-    pub(crate) bytes: InitialBytes,
-}
-
-pub(crate) enum InitialBytes {
-    /// Read from the program each time.
-    Segment { segment: u32, part: Range<u64> },
-    /// From a data file.
-    Owned(SharedBytes),
-}
-
-impl Initial {
-    pub(crate) fn load(
-        &self,
-        table: &mut ValueTable,
-        program: &Program,
-        registry: &DeviceAllocatorRegistry,
-    ) -> Result<(), Error> {
-        let bytes = match &self.bytes {
-            InitialBytes::Segment { segment, part } => {
-                program.segment_part(*segment, part.clone())?
-            }
-            InitialBytes::Owned(bytes) => bytes.clone(),
-        };
-        let nbytes = table.meta(self.value).map_or(0, |meta| meta.bound_nbytes());
-        let bytes = bytes.get(..nbytes).unwrap_or(&bytes);
-        Ok(table.write_bytes(self.value, bytes, registry)?)
     }
 }
 
@@ -141,10 +123,13 @@ impl Method {
             inputs,
             outputs,
             initial: parts.initial,
-            scalars: parts.scalars,
+            plain: parts.plain,
             places: parts.places,
+            devices: parts.devices,
             initialised: parts.initialised,
             position: None,
+            taken: 0,
+            cancelled: Arc::default(),
             instruction_limit: parts.instruction_limit,
         }
     }
@@ -192,7 +177,11 @@ impl Method {
         let value = self.free_input(index)?;
         let ready = self
             .table
-            .allocate_missing(value, &self.environment.devices)
+            .end_view_of(value)
+            .and_then(|()| {
+                self.table
+                    .allocate_missing(value, &self.environment.devices)
+            })
             .and_then(|()| self.table.resize(value, sizes));
         ready.map_err(|error| input_error(index, error.into()).in_method(self.meta.name()))?;
         self.inputs[index].is_set = true;
@@ -201,56 +190,16 @@ impl Method {
             .map_err(|error| input_error(index, error.into()))
     }
 
-    /// Exchanges the memory of input `index` with that of `tensor`, without a copy: the input then is the tensor, and the tensor
-    /// holds what the input was. Only for inputs without a plan; on whatever device they are.
-    ///
-    /// # Errors
-    /// As [`set_input`](Self::set_input); [`ErrorKind::Table`] if the input lives in planned memory, or the two do not fit.
-    pub fn exchange_input(&mut self, index: usize, tensor: &mut Tensor) -> Result<(), Error> {
-        let value = self.free_input(index)?;
-        self.exchange(value, tensor)?;
-        self.inputs[index].is_set = true;
-        Ok(())
-    }
-
-    /// Exchanges the memory of output `index` with that of `tensor`, without a copy: the tensor then is the output of the run
-    /// before, and the next run writes to what the tensor was. Only for outputs without a plan.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NoSuchOutput`], and as [`exchange_input`](Self::exchange_input).
-    pub fn exchange_output(&mut self, index: usize, tensor: &mut Tensor) -> Result<(), Error> {
-        let value = self.output_index(index)?;
-        self.exchange(value, tensor)
-    }
-
-    fn exchange(&mut self, value: ValueIndex, tensor: &mut Tensor) -> Result<(), Error> {
-        let done = self
-            .table
-            .allocate_missing(value, &self.environment.devices)
-            .and_then(|()| self.table.exchange_memory(value, tensor));
-        done.map_err(|error| {
-            Error::from(error)
-                .at_value(value.0)
-                .in_method(self.meta.name())
-        })
-    }
-
     /// Runs the method once, from its first instruction to its last.
     ///
     /// # Errors
-    /// [`ErrorKind::InputsMissing`], [`ErrorKind::InProgress`], [`ErrorKind::InstructionLimit`], or the failed instruction's.
-    /// The method can be run again.
+    /// [`ErrorKind::InputsMissing`], [`ErrorKind::InProgress`], [`ErrorKind::InstructionLimit`], [`ErrorKind::Cancelled`], or
+    /// the failed instruction's. The method can be run again.
     pub fn execute(&mut self) -> Result<(), Error> {
+        let span = tracing::trace_span!("execute", method = self.meta.name());
+        let _entered = span.enter();
         self.begin()?;
-        let mut taken = 0;
         let result = loop {
-            if taken == self.instruction_limit {
-                break Err(ErrorKind::InstructionLimit {
-                    limit: self.instruction_limit,
-                }
-                .into());
-            }
-            taken += 1;
             match self.advance() {
                 Ok(true) => {}
                 Ok(false) => break Ok(()),
@@ -276,6 +225,30 @@ impl Method {
         advanced
     }
 
+    /// Something that ends a run from another thread.
+    ///
+    /// ```
+    /// use et_kernel::{Environment, Tensor};
+    /// use et_module::{ErrorKind, Program};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/add/model.pte");
+    /// # use et_ops as _;
+    /// let mut method = Program::open(path)?.load_method("forward", &Environment::linked()?)?;
+    /// for input in 0..2 {
+    ///     method.set_input(input, &Tensor::from_slice(&[1.0f32; 6], &[2, 3])?.into())?;
+    /// }
+    /// let handle = method.cancel_handle();
+    /// std::thread::spawn(move || handle.cancel()).join().unwrap();
+    /// assert!(matches!(method.execute().unwrap_err().kind(), ErrorKind::Cancelled));
+    /// assert!(method.execute().is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cancel_handle(&self) -> CancelHandle {
+        CancelHandle(Arc::clone(&self.cancelled))
+    }
+
     /// Whether a run was begun by [`step`](Self::step) and has not ended.
     pub fn in_progress(&self) -> bool {
         self.position.is_some()
@@ -288,95 +261,16 @@ impl Method {
         }
     }
 
-    /// Puts all state back to what it was when the method was loaded. Inputs must be set again.
+    /// Input `index`, which is a tensor, as it is now: its shape and place. The place stays the same until memory is exchanged.
     ///
     /// # Errors
-    /// If the initial state cannot be read again, or a device fails.
-    pub fn reset_state(&mut self) -> Result<(), Error> {
-        self.reset_execution();
-        self.reset_values()
-            .map_err(|error| error.in_method(self.meta.name()))
-    }
-
-    fn reset_values(&mut self) -> Result<(), Error> {
-        self.table.end_views();
-        self.table.zero_planned()?;
-        for position in 0..self.table.len() {
-            let value = ValueIndex(u32::try_from(position).unwrap_or(u32::MAX));
-            if self.table.meta(value).is_some() {
-                self.table.zero_owned(value, &self.environment.devices)?;
-            }
-        }
-        for initial in &self.initial {
-            initial.load(
-                &mut self.table,
-                self.meta.program(),
-                &self.environment.devices,
-            )?;
-        }
-        for loaded in &mut self.steps.delegates {
-            loaded.delegate.reset_state().map_err(ErrorKind::Kernel)?;
-        }
-        for input in &mut self.inputs {
-            input.is_set = false;
-        }
-        Ok(())
-    }
-
-    /// Output `index`, as the last run left it. It stays until the next run begins.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NoSuchOutput`].
-    pub fn output(&self, index: usize) -> Result<&EValue, Error> {
-        Ok(self.table.get(self.output_index(index)?)?)
-    }
-
-    /// Output `index`, which is a tensor (on whatever device it is).
-    ///
-    /// # Errors
-    /// [`ErrorKind::NoSuchOutput`], [`ErrorKind::Table`] if it is something else.
-    pub fn output_tensor(&self, index: usize) -> Result<&Tensor, Error> {
-        Ok(self.table.tensor(self.output_index(index)?)?)
-    }
-
-    /// A copy of output `index`, on the host. For a tensor on a device this is one copy from there, behind which the run's work
-    /// is done.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NoSuchOutput`], or the device's.
-    pub fn output_to_host(&self, index: usize) -> Result<Value, Error> {
-        self.copy_output(index, |tensor| tensor.to_host(&self.environment.devices))
-    }
-
-    /// A copy of output `index`, on the device where it is.
-    ///
-    /// # Errors
-    /// As [`output_to_host`](Self::output_to_host).
-    pub fn output_where_it_is(&self, index: usize) -> Result<Value, Error> {
-        self.copy_output(index, |tensor| {
-            tensor.to_device(tensor.device(), &self.environment.devices)
-        })
-    }
-
-    fn copy_output(
-        &self,
-        index: usize,
-        copy: impl FnOnce(&Tensor) -> Result<Tensor, TensorError>,
-    ) -> Result<Value, Error> {
-        Ok(match self.output(index)? {
-            EValue::Tensor(tensor) => Value::Tensor(copy(tensor)?),
-            EValue::None => Value::None,
-            EValue::Int(value) => Value::Int(*value),
-            EValue::Double(value) => Value::Double(*value),
-            EValue::Bool(value) => Value::Bool(*value),
-            EValue::Str(text) => Value::Str(text.as_ref().to_owned()),
-            other => {
-                return Err(ErrorKind::NotSupported {
-                    what: format!("an output that is a {}", other.kind()),
-                }
-                .into());
-            }
-        })
+    /// [`ErrorKind::NoSuchInput`], [`ErrorKind::Table`] if it is something else.
+    pub fn input_tensor(&self, index: usize) -> Result<&Tensor, Error> {
+        let input = self.inputs.get(index).ok_or_else(|| {
+            let count = self.inputs.len();
+            Error::from(ErrorKind::NoSuchInput { index, count }).in_method(self.meta.name())
+        })?;
+        Ok(self.table.tensor(input.value)?)
     }
 
     /// How many inputs the method takes.
@@ -389,32 +283,6 @@ impl Method {
         self.outputs.len()
     }
 
-    /// Gives the arenas away that the method shares with others.
-    pub(crate) fn detach(&mut self) -> Result<Arenas, Error> {
-        self.reset_execution();
-        let initialised = self.initialised.clone().unwrap_or_default();
-        Ok(Arenas {
-            memory: self.table.detach_memory()?,
-            initialised,
-        })
-    }
-
-    /// Takes shared arenas, if they are elsewhere.
-    pub(crate) fn attach(&mut self, arenas: Arenas) -> Result<(), Error> {
-        self.table.attach_memory(arenas.memory, &self.places)?;
-        self.initialised = Some(arenas.initialised);
-        Ok(())
-    }
-
-    /// Whether the planned memory is shared with other methods.
-    pub(crate) fn shares_arenas(&self) -> bool {
-        self.initialised.is_some()
-    }
-
-    pub(crate) fn is_attached(&self) -> bool {
-        self.table.is_attached()
-    }
-
     /// Prepares a run: every input is set, every output has memory, every value is as it was before the last run.
     fn begin(&mut self) -> Result<(), Error> {
         let begun = self.try_begin();
@@ -425,6 +293,7 @@ impl Method {
             });
         }
         self.position = Some(Position::START);
+        self.taken = 0;
         Ok(())
     }
 
@@ -441,8 +310,9 @@ impl Method {
             return Err(ErrorKind::InputsMissing { missing }.into());
         }
         self.table.end_views();
-        for &(value, scalar) in &self.scalars {
-            self.table.set(value, scalar.into())?;
+        for (value, first) in &self.plain {
+            self.table
+                .set(*value, first.share().unwrap_or(EValue::None))?;
         }
         for &output in &self.outputs {
             if self.table.meta(output).is_some() {
@@ -459,6 +329,9 @@ impl Method {
         let Some(position) = self.position else {
             return Ok(false);
         };
+        self.may_go_on()
+            .map_err(|kind| Error::from(kind).in_method(self.meta.name()))?;
+        self.taken += 1;
         match run::step(
             &mut self.steps,
             &mut self.table,
@@ -478,6 +351,20 @@ impl Method {
                 Err(kind.at(place).in_method(self.meta.name()))
             }
         }
+    }
+
+    /// Whether another instruction may run.
+    fn may_go_on(&self) -> Result<(), ErrorKind> {
+        if self.taken >= self.instruction_limit {
+            let limit = self.instruction_limit;
+            return Err(ErrorKind::InstructionLimit { limit });
+        }
+        if self.cancelled.load(Ordering::Relaxed) {
+            // The wish is fulfilled; the next run is another one.
+            self.cancelled.store(false, Ordering::Relaxed);
+            return Err(ErrorKind::Cancelled);
+        }
+        Ok(())
     }
 
     fn end(&mut self, completed: bool) {
@@ -514,21 +401,10 @@ impl Method {
         Ok(input.value)
     }
 
-    fn output_index(&self, index: usize) -> Result<ValueIndex, Error> {
-        let missing = ErrorKind::NoSuchOutput {
-            index,
-            count: self.outputs.len(),
-        };
-        self.outputs
-            .get(index)
-            .copied()
-            .ok_or_else(|| Error::from(missing).in_method(self.meta.name()))
-    }
-
     fn copy_input(&mut self, value: ValueIndex, source: &Tensor) -> Result<(), Error> {
         let registry = &self.environment.devices;
         // A view from the last run must not be written through.
-        self.table.end_views();
+        self.table.end_view_of(value)?;
         self.table.allocate_missing(value, registry)?;
         let meta = self
             .table
@@ -551,10 +427,9 @@ impl Method {
 
     fn check_scalar(&self, index: usize, value: ValueIndex, given: &Value) -> Result<(), Error> {
         // What the program was made with, even if the last run changed it.
-        let changed = self.scalars.iter().find(|(scalar, _)| *scalar == value);
-        let traced = changed.map(|&(_, scalar)| EValue::from(scalar));
-        let traced = match &traced {
-            Some(traced) => traced,
+        let changed = self.plain.iter().find(|(plain, _)| *plain == value);
+        let traced = match changed {
+            Some((_, first)) => first,
             None => self.table.get(value)?,
         };
         if given.matches(traced) {
@@ -574,6 +449,17 @@ fn input_error(index: usize, error: Error) -> Error {
     match error.into_tensor_error() {
         Ok(source) => ErrorKind::Input { index, source }.into(),
         Err(error) => error,
+    }
+}
+
+/// Ends the run of a method, from whatever thread: before its next instruction, or before its first if none is in progress.
+#[derive(Clone, Debug)]
+pub struct CancelHandle(Arc<AtomicBool>);
+
+impl CancelHandle {
+    /// Asks for the end of the run. A later run is not affected.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

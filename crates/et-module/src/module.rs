@@ -7,9 +7,9 @@ use et_device::DeviceMap;
 use et_kernel::Environment;
 use et_memory::{Budget, MemoryPlan, PlannedMemory};
 
-use crate::data::{DataFile, DataFiles};
+use crate::data::{DataFile, DataFiles, NoData};
 use crate::error::ErrorKind;
-use crate::load::{Arenas, InitialisedSlots, LoadOptions};
+use crate::load::{self, Arenas, InitialisedSlots, LoadOptions};
 use crate::value::Value;
 use crate::{Error, Method, MethodMeta, Program};
 
@@ -157,8 +157,9 @@ impl Module {
         let Some(mut method) = self.methods.remove(name) else {
             return Ok(false);
         };
+        method.reset_execution();
         if let Some(shared) = &mut self.shared
-            && shared.arenas.is_none()
+            && method.shares_arenas()
             && method.is_attached()
         {
             shared.arenas = Some(method.detach()?);
@@ -166,19 +167,59 @@ impl Module {
         Ok(true)
     }
 
+    /// Loads a method in its own way: with planned memory of the caller's, say, or another budget than the module's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyLoaded`], and as [`Program::load_method`].
+    pub fn load_method(&mut self, name: &str, options: LoadOptions) -> Result<&mut Method, Error> {
+        if self.is_loaded(name) {
+            return Err(Error::from(ErrorKind::AlreadyLoaded).in_method(name));
+        }
+        let meta = self.program.method_meta(name)?;
+        let loaded = self.load_with(&meta, options, &mut None)?;
+        Ok(self.methods.entry(name.to_owned()).or_insert(loaded))
+    }
+
+    /// Unloads every method and gives all memory back, shared arenas too.
+    pub fn unload(&mut self) {
+        self.methods.clear();
+        self.shared = None;
+    }
+
     /// Runs a method: sets its first inputs to `inputs`, executes it, and copies its outputs to the host. Inputs that are not
     /// given keep what they were set to before.
     ///
     /// # Errors
-    /// As [`Method::set_input`] and [`Method::execute`].
+    /// As [`Method::set_input`] and [`Method::execute`]; [`ErrorKind::TooManyInputs`] before anything is set.
     pub fn execute(&mut self, name: &str, inputs: &[Value]) -> Result<Vec<Value>, Error> {
+        self.run(name, inputs, Method::output_to_host)
+    }
+
+    /// As [`execute`](Self::execute), but the outputs are copies on the devices where the method made them.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub fn execute_in_place(&mut self, name: &str, inputs: &[Value]) -> Result<Vec<Value>, Error> {
+        self.run(name, inputs, Method::output_where_it_is)
+    }
+
+    fn run(
+        &mut self,
+        name: &str,
+        inputs: &[Value],
+        output: fn(&Method, usize) -> Result<Value, Error>,
+    ) -> Result<Vec<Value>, Error> {
         let method = self.method(name)?;
+        let (expected, found) = (method.num_inputs(), inputs.len());
+        if found > expected {
+            return Err(Error::from(ErrorKind::TooManyInputs { expected, found }).in_method(name));
+        }
         for (index, input) in inputs.iter().enumerate() {
             method.set_input(index, input)?;
         }
         method.execute()?;
         (0..method.num_outputs())
-            .map(|index| method.output_to_host(index))
+            .map(|index| output(method, index))
             .collect()
     }
 
@@ -191,33 +232,44 @@ impl Module {
     }
 
     fn load(&mut self, name: &str) -> Result<Method, Error> {
-        let mut options = LoadOptions::default()
+        let options = LoadOptions::default()
             .with_budget(self.options.budget.clone())
             .with_instruction_limit(self.options.instruction_limit);
-        if self.options.share_arenas {
-            let plan = self
-                .program
-                .method_meta(name)?
-                .memory_plan(&self.environment.device_map)?;
-            if self.shared_plan()?.covers(&plan) {
-                options.arenas = Some(self.take_arenas()?);
-            } else {
-                tracing::warn!(
-                    method = name,
-                    "its planned buffers are on other devices; it keeps memory of its own"
-                );
-            }
+        let meta = self.program.method_meta(name)?;
+        if !self.options.share_arenas {
+            return self.load_with(&meta, options, &mut None);
         }
-        let planned = options.arenas.is_some();
-        let loaded = self
-            .program
-            .load_method_with(name, &self.environment, &self.data, options);
-        if loaded.is_err() && planned {
-            // The arenas went with the method that failed; the others' state is lost, so they are loaded anew.
-            self.shared = None;
-            self.methods.retain(|_, method| method.is_attached());
+        let plan = meta.memory_plan(&self.environment.device_map)?;
+        if !self.shared_plan()?.covers(&plan) {
+            tracing::warn!(
+                method = name,
+                "its planned buffers are on other devices; it keeps memory of its own"
+            );
+            return self.load_with(&meta, options, &mut None);
+        }
+        let mut arenas = Some(self.take_arenas()?);
+        let loaded = self.load_with(&meta, options, &mut arenas);
+        if let Some(shared) = &mut self.shared {
+            // Still here if the load failed; with the method if not.
+            shared.arenas = arenas;
         }
         loaded
+    }
+
+    fn load_with(
+        &self,
+        meta: &MethodMeta,
+        options: LoadOptions,
+        arenas: &mut Option<Arenas>,
+    ) -> Result<Method, Error> {
+        load::method(
+            meta,
+            &self.environment,
+            &self.data,
+            &NoData,
+            options,
+            arenas,
+        )
     }
 
     /// The plan of the shared arenas: per memory id the largest size that any method asks for.
@@ -272,6 +324,7 @@ impl Module {
         let arenas = self.take_arenas()?;
         match self.methods.get_mut(name) {
             Some(method) => method.attach(arenas),
+            // It was found just above.
             None => Ok(()),
         }
     }

@@ -50,6 +50,7 @@ impl Backend for NestedProgramBackend {
                 &DataFiles::new(),
                 context.named_data,
                 options,
+                &mut None,
             )
         };
         let method = load().map_err(|error: Error| BackendError::other(error))?;

@@ -123,6 +123,7 @@ impl Program {
             data,
             &NoData,
             options,
+            &mut None,
         )
     }
 

@@ -1,6 +1,9 @@
 //! Running resolved steps.
 
-use et_kernel::{EValue, Environment, Event, TensorError, ValueIndex, ValueTable};
+use et_device::Alignment;
+use et_kernel::{
+    Arguments, EValue, Environment, Event, KernelContext, KernelError, ValueIndex, ValueTable,
+};
 
 use crate::error::ErrorKind;
 use crate::step::{LoadedDelegate, Step, Steps};
@@ -98,7 +101,7 @@ fn run(
         }
         Step::Move { from, to } => table.assign(*to, *from, environment)?,
         Step::JumpFalse { condition, target } => {
-            if !is_true(table, *condition, environment)? {
+            if !is_true(table, condition, environment)? {
                 return Ok(Some(*target));
             }
         }
@@ -129,25 +132,28 @@ fn call_delegate(
 
 /// A condition: a truth value, or a tensor whose elements are all true (one without elements is). On a device it is fetched.
 fn is_true(
-    table: &ValueTable,
-    condition: ValueIndex,
+    table: &mut ValueTable,
+    condition: &ValueIndex,
     environment: &Environment,
 ) -> Result<bool, ErrorKind> {
-    let wrong = |value: &EValue| ErrorKind::Condition {
-        found: crate::value::describe(value),
-    };
-    match table.get(condition)? {
-        EValue::Bool(value) => Ok(*value),
-        EValue::Tensor(tensor) if tensor.dtype() == et_kernel::ScalarType::Bool => {
-            let all = |bytes: &[u8]| bytes.iter().all(|&byte| byte != 0);
-            match tensor.bytes() {
-                Ok(bytes) => Ok(all(bytes)),
-                Err(TensorError::OnDevice { .. }) => {
-                    Ok(all(tensor.to_host(&environment.devices)?.bytes()?))
-                }
-                Err(error) => Err(error.into()),
-            }
+    match table.get(*condition)? {
+        EValue::Bool(value) => return Ok(*value),
+        EValue::Tensor(tensor) if tensor.dtype() == et_kernel::ScalarType::Bool => {}
+        other => {
+            return Err(ErrorKind::Condition {
+                found: crate::value::describe(other),
+            });
         }
-        other => Err(wrong(other)),
     }
+    let context = table.call(std::slice::from_ref(condition), None, environment)?;
+    all_true(&context).map_err(ErrorKind::Kernel)
+}
+
+/// Whether every element of argument 0 is true, wherever it is.
+fn all_true(context: &KernelContext<'_>) -> Result<bool, KernelError> {
+    let condition = context.tensor(0)?;
+    let nbytes = context.meta(condition).nbytes();
+    let bytes = context.temp().allocate(nbytes, Alignment::ONE)?;
+    context.read_bytes(condition, bytes)?;
+    Ok(bytes.iter().all(|&byte| byte != 0))
 }

@@ -70,6 +70,8 @@ pub struct SimAllocator {
 #[derive(Debug)]
 struct State {
     devices: Vec<SimDevice>,
+    /// Bytes on their way from one place on a device to another.
+    staging: Vec<u8>,
     counters: Counters,
     trace: Option<Vec<TraceEvent>>,
     faults: Faults,
@@ -111,6 +113,7 @@ impl SimAllocator {
             .collect();
         let state = State {
             devices,
+            staging: Vec::new(),
             counters: Counters::default(),
             trace: None,
             faults: Faults::default(),
@@ -316,10 +319,14 @@ unsafe impl DeviceAllocator for SimAllocator {
     unsafe fn copy_device_to_device(&self, copy: DeviceToDevice) -> Result<(), DeviceError> {
         let (src, dst, nbytes) = (copy.src_index, copy.dst_index, copy.dst.len());
         let mut state = self.begin(Operation::DeviceToDevice, src)?;
+        // Through a block that is kept, so that repeated copies allocate nothing.
+        let mut staging = std::mem::take(&mut state.staging);
+        staging.clear();
         let memory = state.memory(self.device_type, src)?;
-        let bytes = memory.bytes(copy.src)?.to_vec();
+        staging.extend_from_slice(memory.bytes(copy.src)?);
         let memory = state.memory(self.device_type, dst)?;
-        memory.bytes_mut(copy.dst)?.copy_from_slice(&bytes);
+        memory.bytes_mut(copy.dst)?.copy_from_slice(&staging);
+        state.staging = staging;
         state.record(TraceEvent::DeviceToDevice { src, dst, nbytes });
         Ok(())
     }
