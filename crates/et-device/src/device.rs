@@ -56,6 +56,7 @@ impl DeviceType {
     }
 
     /// The place of this type in a table of [`DeviceType::LIMIT`] entries.
+    #[inline]
     pub(crate) fn slot(self) -> usize {
         usize::from(self.0.unsigned_abs())
     }
@@ -203,6 +204,7 @@ impl Device {
 
     /// Whether memory of the one is memory of the other: they are equal, or both are host memory, which is one memory
     /// whatever the index says.
+    #[inline]
     pub fn shares_memory_with(self, other: Self) -> bool {
         self == other || (self.is_cpu() && other.is_cpu())
     }

@@ -36,6 +36,7 @@ impl AllocatorHandle {
 impl Deref for AllocatorHandle {
     type Target = dyn DeviceAllocator;
 
+    #[inline]
     fn deref(&self) -> &Self::Target {
         match &self.0 {
             Inner::Static(allocator) => *allocator,
@@ -154,22 +155,33 @@ impl DeviceAllocatorRegistry {
     }
 
     /// The allocator for `device_type`, if there is exactly one.
+    #[inline]
     pub fn get(&self, device_type: DeviceType) -> Option<&AllocatorHandle> {
         self.slot(device_type)?
             .get()
-            .or_else(|| self.find_linked(device_type).ok().flatten())
+            .or_else(|| self.get_linked(device_type))
+    }
+
+    #[cold]
+    fn get_linked(&self, device_type: DeviceType) -> Option<&AllocatorHandle> {
+        self.find_linked(device_type).ok().flatten()
     }
 
     /// The allocator for `device`.
     ///
     /// # Errors
     /// [`DeviceError::NoAllocator`], or [`DeviceError::AmbiguousAllocator`] if two linked crates offer one.
+    #[inline]
     pub fn require(&self, device: Device) -> Result<&AllocatorHandle, DeviceError> {
-        let device_type = device.device_type();
-        if let Some(allocator) = self.slot(device_type).and_then(Slot::get) {
-            return Ok(allocator);
+        match self.slot(device.device_type()).and_then(Slot::get) {
+            Some(allocator) => Ok(allocator),
+            None => self.require_linked(device),
         }
-        self.find_linked(device_type)?
+    }
+
+    #[cold]
+    fn require_linked(&self, device: Device) -> Result<&AllocatorHandle, DeviceError> {
+        self.find_linked(device.device_type())?
             .ok_or(DeviceError::NoAllocator { device })
     }
 
@@ -180,6 +192,7 @@ impl DeviceAllocatorRegistry {
             .filter(|&t| self.get(t).is_some())
     }
 
+    #[inline]
     fn slot(&self, device_type: DeviceType) -> Option<&Slot<AllocatorHandle>> {
         self.slots.get(device_type.slot())
     }

@@ -46,19 +46,21 @@ impl DeviceMemoryBuffer {
     ///
     /// # Errors
     /// As [`create`](Self::create).
+    #[inline]
     pub fn create_in(
         registry: &DeviceAllocatorRegistry,
         nbytes: u64,
         device: Device,
         alignment: Alignment,
     ) -> Result<Self, DeviceError> {
-        let allocator = registry.require(device)?.clone();
+        let allocator = registry.require(device)?;
         let request = |nbytes| AllocationRequest::new(device.index(), nbytes).aligned_to(alignment);
-        let block = NonZeroU64::new(nbytes)
-            .map(|n| allocator.allocate(&request(n)))
-            .transpose()?;
+        let block = match NonZeroU64::new(nbytes) {
+            Some(nbytes) => Some(allocator.allocate(&request(nbytes))?),
+            None => None,
+        };
         Ok(Self {
-            allocator,
+            allocator: allocator.clone(),
             device,
             alignment,
             block,
@@ -147,6 +149,7 @@ impl DeviceMemoryBuffer {
     ///
     /// # Errors
     /// The allocator's. The block is lost then.
+    #[inline]
     pub fn free(mut self) -> Result<(), DeviceError> {
         self.release()
     }
@@ -173,6 +176,7 @@ impl DeviceMemoryBuffer {
             .transpose()
     }
 
+    #[inline]
     fn release(&mut self) -> Result<(), DeviceError> {
         let Some(block) = self.block.take() else {
             return Ok(());
@@ -188,12 +192,18 @@ impl DeviceMemoryBuffer {
 }
 
 impl Drop for DeviceMemoryBuffer {
+    #[inline]
     fn drop(&mut self) {
-        if let Err(_error) = self.release() {
-            #[cfg(feature = "std")]
-            tracing::error!(device = %self.device, error = %_error, "a device buffer could not be freed");
+        if let Err(error) = self.release() {
+            log_failed_free(self.device, error);
         }
     }
+}
+
+#[cold]
+fn log_failed_free(_device: Device, _error: DeviceError) {
+    #[cfg(feature = "std")]
+    tracing::error!(device = %_device, error = %_error, "a device buffer could not be freed");
 }
 
 static FAILED_FREES: AtomicU64 = AtomicU64::new(0);
