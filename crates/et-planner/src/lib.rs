@@ -4,6 +4,9 @@
 //! program and no file; [`Instance::from_csv`](placement::Instance::from_csv) takes the text of an instance in
 //! the format of the public allocator benchmarks.
 //!
+//! [`analysis`] finds out what a serialized method does with its memory: what each instruction reads and writes,
+//! which values are views of others, how long each is needed, and whether the plan in the file keeps it that long.
+//!
 //! ```
 //! use et_planner::placement::{Instance, Limits, greedy, minimise, validate};
 //!
@@ -18,4 +21,5 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 pub mod placement;

@@ -1,0 +1,123 @@
+//! What a serialized method does with its memory: roles, aliases, lifetimes, and whether its plan is right.
+//!
+//! A file says which values an instruction names, and where they lie; it does not say which of them are written,
+//! which are views of others, or how long each is needed. [`Analysis`] recovers that from the instructions and the
+//! control flow alone:
+//!
+//! 1. what each instruction reads and writes (its [`Step`]), with the split of delegate arguments;
+//! 2. which values are views of others, by who wrote their bytes last;
+//! 3. what pointer-like values (targets of moves and of `et_view`) may point to;
+//! 4. which values are needed where, backwards over all paths.
+//!
+//! [`Analysis::audit`] lists what is wrong with the plan in the file. [`Analysis::lifetimes`] says when the bytes of
+//! each value must be kept.
+
+mod alias;
+mod audit;
+mod error;
+mod flow;
+mod liveness;
+mod names;
+mod points;
+mod set;
+mod split;
+mod step;
+mod storage;
+
+use et_schema::owned::ExecutionPlan;
+
+use self::alias::Aliases;
+pub use self::audit::Finding;
+pub use self::error::AnalysisError;
+use self::flow::Flow;
+use self::liveness::Liveness;
+pub use self::names::ValueIndex;
+use self::points::PointsTo;
+use self::split::Split;
+pub use self::step::Step;
+use self::storage::Storages;
+use crate::placement::Lifetime;
+
+/// What a caller knows about delegates and a file does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// For a delegate of the method, how many of a call's tensor arguments are inputs; the others are outputs.
+    pub delegate_inputs: std::collections::BTreeMap<u32, usize>,
+}
+
+/// A method, understood.
+#[derive(Debug)]
+pub struct Analysis<'a> {
+    plan: &'a ExecutionPlan,
+    storages: Storages,
+    steps: Vec<Step>,
+    aliases: Aliases,
+    points: PointsTo,
+    liveness: Liveness,
+}
+
+impl<'a> Analysis<'a> {
+    /// Analyses a method.
+    ///
+    /// # Errors
+    ///
+    /// [`AnalysisError`] for indices that name nothing, sizes that no memory has, and more than one chain.
+    pub fn new(plan: &'a ExecutionPlan, hints: &Hints) -> Result<Self, AnalysisError> {
+        let storages = Storages::new(plan)?;
+        let flow = Flow::new(plan)?;
+        let mut steps = step::steps(plan, &storages)?;
+        Split::new(plan, &storages, &flow).apply(hints, &mut steps);
+        let aliases = Aliases::new(plan, &storages, &flow, &steps);
+        let points = PointsTo::new(&storages, &flow, &steps, &aliases);
+        let liveness = Liveness::new(plan, &storages, &flow, &steps, &aliases, &points);
+        Ok(Self {
+            plan,
+            storages,
+            steps,
+            aliases,
+            points,
+            liveness,
+        })
+    }
+
+    /// What each instruction does with tensors, in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The values whose bytes `value` shows, if it is a view that no instruction makes: the ones that may have
+    /// written them. Itself for every other value.
+    pub fn bases(&self, value: ValueIndex) -> Vec<ValueIndex> {
+        let bases = self.aliases.canon(value.get());
+        bases.iter().map(|&base| ValueIndex::new(base)).collect()
+    }
+
+    /// A number that is the same for two values exactly if they must keep their places relative to each other.
+    pub fn group(&self, value: ValueIndex) -> ValueIndex {
+        ValueIndex::new(self.aliases.group(value.get()))
+    }
+
+    /// Whether the bytes of `value` outlive a run: state that is there before the first instruction.
+    pub fn is_persistent(&self, value: ValueIndex) -> bool {
+        self.liveness.persistent.contains(value.get())
+    }
+
+    /// For each value, the stretch of instructions in which its own bytes are needed: from the one that writes it
+    /// to one past the last that may use it, with the end of the method as one more instruction.
+    ///
+    /// Empty for what is never used, or only ever shows the bytes of others. Inputs are needed from the start,
+    /// persistent values always. Where the control flow has branches or loops this covers all paths.
+    pub fn lifetimes(&self) -> Vec<Lifetime> {
+        self.liveness
+            .hulls(&self.steps, &self.aliases, &self.points)
+    }
+
+    /// Everything that is wrong with the method's plan. Empty for a plan that keeps every value as long as it is
+    /// needed.
+    pub fn audit(&self) -> Vec<Finding> {
+        audit::findings(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Why a method cannot be analysed.
+
+use thiserror::Error;
+
+/// Why a method cannot be analysed. Methods of a verified program with one chain always can.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AnalysisError {
+    /// Something names a value that is not there.
+    #[error("{place} names value {found}, the method has {count}")]
+    NoSuchValue {
+        /// What names it.
+        place: String,
+        /// The index.
+        found: i64,
+        /// The number of values.
+        count: usize,
+    },
+    /// An instruction names an operator or a delegate that is not there.
+    #[error("instruction {instruction} names {what} {found}, the method has {count}")]
+    NoSuchCallee {
+        /// The instruction.
+        instruction: usize,
+        /// `operator` or `delegate`.
+        what: &'static str,
+        /// The index.
+        found: i64,
+        /// How many there are.
+        count: usize,
+    },
+    /// A jump leads out of the method.
+    #[error("instruction {instruction} jumps to {found}, the method has {count} instructions")]
+    NoSuchTarget {
+        /// The instruction.
+        instruction: usize,
+        /// Where it jumps.
+        found: i64,
+        /// The number of instructions.
+        count: usize,
+    },
+    /// A tensor's size is negative or beyond 63 bits, or it ends beyond 63 bits.
+    #[error("value {value} has no size or place that memory can have")]
+    BadTensor {
+        /// The value.
+        value: usize,
+    },
+    /// An instruction of a kind that this version does not know.
+    #[error("instruction {instruction} is of a kind that is newer than this version")]
+    NewInstruction {
+        /// The instruction.
+        instruction: usize,
+    },
+    /// No exporter writes more than one chain, and what would pass between them is not known.
+    #[error("the method has {found} chains, not 1")]
+    Chains {
+        /// How many.
+        found: usize,
+    },
+}

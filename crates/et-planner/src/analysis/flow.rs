@@ -1,0 +1,127 @@
+//! Which instruction can follow which.
+
+use std::collections::BTreeSet;
+
+use et_schema::owned::{ExecutionPlan, Instruction, JumpFalseCall, Value};
+
+use super::error::AnalysisError;
+
+/// The control flow of a method. Nodes are its instructions, and one more for its end.
+#[derive(Debug)]
+pub(super) struct Flow {
+    /// Where each instruction may jump to.
+    jumps: Vec<Option<usize>>,
+    /// Jumps that are always taken.
+    always: Vec<bool>,
+}
+
+impl Flow {
+    pub(super) fn new(plan: &ExecutionPlan) -> Result<Self, AnalysisError> {
+        let [chain] = plan.chains.as_slice() else {
+            return Err(AnalysisError::Chains {
+                found: plan.chains.len(),
+            });
+        };
+        let count = chain.instructions.len();
+        let (mut jumps, mut always) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let fixed = FixedConditions::new(plan);
+        for (node, instruction) in chain.instructions.iter().enumerate() {
+            let (jump, taken) = match instruction {
+                Instruction::JumpFalseCall(call) => {
+                    let taken = fixed.value(plan, call).map(|condition| !condition);
+                    (
+                        Some(target(node, call, count)?).filter(|_| taken != Some(false)),
+                        taken,
+                    )
+                }
+                _ => (None, None),
+            };
+            always.push(taken == Some(true));
+            jumps.push(jump);
+        }
+        Ok(Self { jumps, always })
+    }
+
+    /// The number of the node that stands for the end.
+    pub(super) fn exit(&self) -> usize {
+        self.jumps.len()
+    }
+
+    pub(super) fn successors(&self, node: usize) -> impl Iterator<Item = usize> {
+        let next = self
+            .always
+            .get(node)
+            .is_some_and(|always| !always)
+            .then_some(node + 1);
+        let jump = self.jumps.get(node).copied().flatten();
+        next.into_iter().chain(jump)
+    }
+
+    /// Whether a run may go from after `from` to `to`.
+    pub(super) fn reaches(&self, from: usize, to: usize) -> bool {
+        let mut seen = vec![false; self.exit() + 1];
+        let mut open: Vec<usize> = self.successors(from).collect();
+        while let Some(node) = open.pop() {
+            if node == to {
+                return true;
+            }
+            if !std::mem::replace(&mut seen[node], true) {
+                open.extend(self.successors(node));
+            }
+        }
+        false
+    }
+
+    /// The jumps back, as (head, jumping instruction).
+    pub(super) fn loops(&self) -> impl Iterator<Item = (usize, usize)> {
+        let back =
+            |(node, jump): (usize, &Option<usize>)| Some((jump.filter(|&to| to <= node)?, node));
+        self.jumps.iter().enumerate().filter_map(back)
+    }
+
+    /// Whether instructions only ever run in order, each at most once.
+    pub(super) fn is_straight(&self) -> bool {
+        self.loops().next().is_none()
+    }
+}
+
+/// Which truth values no instruction can change: exporters jump by them where they mean "always".
+struct FixedConditions {
+    /// Values that a kernel or a delegate names, and may set.
+    named: BTreeSet<i32>,
+}
+
+impl FixedConditions {
+    fn new(plan: &ExecutionPlan) -> Self {
+        let mut named: BTreeSet<i32> = plan.inputs.iter().copied().collect();
+        for instruction in plan.chains.iter().flat_map(|chain| &chain.instructions) {
+            match instruction {
+                Instruction::KernelCall(call) => named.extend(&call.args),
+                Instruction::DelegateCall(call) => named.extend(&call.args),
+                Instruction::MoveCall(call) => named.extend([call.move_from, call.move_to]),
+                _ => {}
+            }
+        }
+        Self { named }
+    }
+
+    fn value(&self, plan: &ExecutionPlan, call: &JumpFalseCall) -> Option<bool> {
+        let condition = call.cond_value_index;
+        match plan.values.get(usize::try_from(condition).ok()?)? {
+            Value::Bool(value) if !self.named.contains(&condition) => Some(*value),
+            _ => None,
+        }
+    }
+}
+
+fn target(node: usize, call: &JumpFalseCall, count: usize) -> Result<usize, AnalysisError> {
+    let found = call.destination_instruction;
+    usize::try_from(found)
+        .ok()
+        .filter(|&to| to <= count)
+        .ok_or(AnalysisError::NoSuchTarget {
+            instruction: node,
+            found: found.into(),
+            count,
+        })
+}
