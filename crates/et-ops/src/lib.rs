@@ -31,7 +31,9 @@ mod product;
 mod promote;
 mod quant;
 mod reduce;
+mod remap;
 mod scan;
+mod select;
 mod shape;
 mod simd;
 mod upsample;
@@ -65,6 +67,8 @@ const FAMILIES: &[&[Kernel]] = &[
     prim::KERNELS,
     reduce::KERNELS,
     reduce::EXTREME_KERNELS,
+    remap::KERNELS,
+    select::KERNELS,
     shape::KERNELS,
 ];
 

@@ -28,6 +28,11 @@ pub(crate) const KERNELS: &[Kernel] = &[
         FLOATING,
         batch_norm,
     ),
+    Kernel::new(
+        "aten::_native_batch_norm_legit.no_stats_out",
+        FLOATING,
+        batch_norm_of_itself,
+    ),
 ];
 
 /// `_softmax(self, dim, half_to_float)`, or its logarithm.
@@ -135,16 +140,7 @@ fn optional<'a, C: Number>(
 
 /// Mean and reciprocal deviation of a run.
 fn moments<C: Float>(xs: &[C], eps: f64) -> (f64, f64) {
-    let n = xs.len() as f64;
-    let mean = sum(xs) / n;
-    let squares: f64 = xs
-        .chunks(1024)
-        .map(|xs| {
-            let centre = C::from_f64(mean);
-            squares(xs, centre).cast::<f64>()
-        })
-        .sum();
-    (mean, 1.0 / (squares / n + eps).sqrt())
+    moments_of(std::iter::once(xs), eps)
 }
 
 /// The sum of squared distances from `centre`.
@@ -359,6 +355,68 @@ fn batch_norm(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let ([out], [input]) = context.disjoint([outputs[0]], [input])?;
         scale_channels::<C>(temp, out, input, scales, shifts)
     })
+}
+
+/// `_native_batch_norm_legit.no_stats(input, weight, bias, training, momentum, eps, out, mean, rstd)`: by the input's own mean
+/// and deviation.
+fn batch_norm_of_itself(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let input = context.tensor(0)?;
+    let (weight, bias) = (context.optional_tensor(1)?, context.optional_tensor(2)?);
+    context.boolean(3)?;
+    context.double(4)?;
+    let (eps, outputs) = (context.double(5)?, three_outputs(context, 6)?);
+    let dtype = context.meta(input).dtype();
+    expect_dtype("the input", dtype, FLOATING)?;
+    let Some(&channels) = context.meta(input).sizes().get(1) else {
+        return Err(KernelError::invalid(
+            "batch norm of a tensor without channels",
+        ));
+    };
+    expect_same_dtype(context, outputs[0], input)?;
+    context.resize_like(outputs[0], input)?;
+    context.resize(outputs[1], &[channels])?;
+    context.resize(outputs[2], &[channels])?;
+    let temp = context.temp();
+    compute!(floating, "the input", dtype, C => {
+        let weight = optional::<C>(context, temp, weight, channels)?;
+        let bias = optional::<C>(context, temp, bias, channels)?;
+        let ([out, means, rstds], [input]) = context.disjoint(outputs, [input])?;
+        let from = as_dense::<C>(temp, input)?;
+        let lines = scratch::<C>(temp, 4 * channels)?;
+        let (scales, lines) = lines.split_at_mut(channels);
+        let (shifts, lines) = lines.split_at_mut(channels);
+        let (mean_line, rstd_line) = lines.split_at_mut(channels);
+        let area: usize = input.meta.sizes()[2..].iter().product();
+        for channel in 0..channels {
+            let planes = from.chunks_exact(area.max(1)).skip(channel).step_by(channels);
+            let (mean, rstd) = moments_of(planes, eps);
+            let scale = weight.map_or(1.0, |weight| weight[channel].cast()) * rstd;
+            let shift = bias.map_or(0.0, |bias| bias[channel].cast()) - mean * scale;
+            (scales[channel], shifts[channel]) = (C::from_f64(scale), C::from_f64(shift));
+            (mean_line[channel], rstd_line[channel]) = (C::from_f64(mean), C::from_f64(rstd));
+        }
+        for (out, line) in [(means, mean_line), (rstds, rstd_line)] {
+            write_compute::<C>(temp, out, |to| {
+                to.copy_from_slice(line);
+                Ok(())
+            })?;
+        }
+        scale_channels::<C>(temp, out, input, scales, shifts)
+    })
+}
+
+/// Mean and reciprocal deviation of several runs together.
+fn moments_of<'a, C: Float>(runs: impl Iterator<Item = &'a [C]> + Clone, eps: f64) -> (f64, f64) {
+    let (count, total) = runs.clone().fold((0.0, 0.0), |(n, total), run| {
+        (n + run.len() as f64, total + sum(run))
+    });
+    let mean = total / count;
+    let centre = C::from_f64(mean);
+    let squares: f64 = runs
+        .flat_map(|run| run.chunks(1024))
+        .map(|run| squares(run, centre).cast::<f64>())
+        .sum();
+    (mean, 1.0 / (squares / count + eps).sqrt())
 }
 
 /// `out = input * scale + shift`, by channel.

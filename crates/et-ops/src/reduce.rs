@@ -7,7 +7,7 @@ use et_kernel::{
     Arguments, Bool8, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
 };
 
-use crate::arguments::output;
+use crate::arguments::{output, two_outputs};
 use crate::convert::{as_compute, write_compute};
 use crate::dims::{DimSet, Sizes, Walk, dim_index, dim_set};
 use crate::dispatch::{REAL, compute, expect_dtype};
@@ -88,6 +88,12 @@ pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::var.correction_out", FLOATING, |c| {
         let out = output(c, 4)?;
         spread(c, out, Along::listed(c, 1, 3)?, correction(c)?, false)
+    }),
+    Kernel::new("aten::var_mean.correction_out", FLOATING, |c| {
+        let [variance, mean] = two_outputs(c, 4)?;
+        let along = Along::listed(c, 1, 3)?;
+        spread(c, variance, along, correction(c)?, false)?;
+        total(c, mean, along, Total::Mean)
     }),
     Kernel::new("aten::var.out", FLOATING, |c| {
         let out = output(c, 4)?;

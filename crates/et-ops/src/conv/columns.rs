@@ -11,6 +11,9 @@ use crate::window::SPATIAL;
 /// Bytes of columns that are made at a time, so that they are still in the cache when they are multiplied.
 const BLOCK_NBYTES: usize = 256 * 1024;
 
+/// Windows that are made at a time at least, however large their columns are.
+const LEAST_WINDOWS: usize = 16;
+
 pub(super) fn run<C: Product>(
     temp: &Arena,
     plan: &Plan,
@@ -20,17 +23,17 @@ pub(super) fn run<C: Product>(
 ) -> Result<(), KernelError> {
     let (windows, taps) = (&plan.windows, plan.windows.taps());
     let depth = plan.in_channels * taps;
-    let pixel = plan.output.pixel(windows.output);
-    // Without a common distance between pixels (an unusual dimension order), one row of pixels at a time has one.
     let row = windows.output[2];
-    let block = match pixel {
-        Some(_) => (BLOCK_NBYTES / size_of::<C>() / depth.max(1))
-            .max(row)
-            .min(windows.windows()),
-        None => row,
+    // Without a common distance between pixels (an unusual dimension order) only the pixels of a row have one.
+    let pixel = plan.output.pixel(windows.output);
+    let run = if pixel.is_some() {
+        windows.windows()
+    } else {
+        row
     };
-    let block = block.div_ceil(row) * row;
-    let pixel = pixel.unwrap_or(plan.output.spatial[2]);
+    let block = (BLOCK_NBYTES / size_of::<C>() / depth)
+        .max(LEAST_WINDOWS)
+        .min(run);
     let direct = is_direct(plan);
     let columns = if direct.is_some() {
         &mut []
@@ -41,9 +44,14 @@ pub(super) fn run<C: Product>(
         for group in 0..plan.groups {
             let source = n * plan.input.batch + group * plan.in_channels * plan.input.channel;
             let target = n * plan.output.batch + group * plan.out_channels * plan.output.channel;
-            let weight = &weight[group * plan.out_channels * depth..][..plan.out_channels * depth];
-            for first in (0..windows.windows()).step_by(block) {
-                let count = block.min(windows.windows() - first);
+            let a = Matrix {
+                elements: &weight[group * plan.out_channels * depth..][..plan.out_channels * depth],
+                row_stride: depth,
+                column_stride: 1,
+            };
+            let mut first = 0;
+            while first < windows.windows() {
+                let count = block.min(run - first % run);
                 let extent = Extent {
                     m: plan.out_channels,
                     n: count,
@@ -64,33 +72,29 @@ pub(super) fn run<C: Product>(
                         }
                     }
                 };
-                let start = target + place(plan, first, pixel);
+                let start = target + place(plan, pixel, first);
                 let out = MatrixMut {
                     elements: &mut to[start..],
                     row_stride: plan.output.channel,
-                    column_stride: pixel,
-                };
-                let a = Matrix {
-                    elements: weight,
-                    row_stride: depth,
-                    column_stride: 1,
+                    column_stride: pixel.unwrap_or(plan.output.spatial[2]),
                 };
                 C::multiply(extent, out, true, a, b)?;
+                first += count;
             }
         }
     }
     Ok(())
 }
 
-/// Where window `first` (the first of a row) lies in a channel of the output.
-fn place(plan: &Plan, first: usize, pixel: usize) -> usize {
-    if plan.output.pixel(plan.windows.output).is_some() {
-        return first * pixel;
+/// Where a window lies in a channel of the output.
+fn place(plan: &Plan, pixel: Option<usize>, window: usize) -> usize {
+    if let Some(pixel) = pixel {
+        return window * pixel;
     }
     let [_, height, width] = plan.windows.output;
-    let [z, y, _] = plan.output.spatial;
-    let row = first / width;
-    row / height * z + row % height * y
+    let [z, y, x] = plan.output.spatial;
+    let row = window / width;
+    row / height * z + row % height * y + window % width * x
 }
 
 /// For windows of a single element that are the input itself: the distance between its pixels.
@@ -105,7 +109,7 @@ fn is_direct(plan: &Plan) -> Option<usize> {
     }
 }
 
-/// Fills `columns` for `count` windows from window `first` (the first of a row) on: a row for each channel and tap.
+/// Fills `columns` for `count` windows from window `first` on: a row for each channel and tap.
 fn gather<C: Number>(plan: &Plan, columns: &mut [C], from: &[C], first: usize, count: usize) {
     let windows = &plan.windows;
     let [kz, ky, kx] = windows.kernel;
@@ -127,7 +131,7 @@ fn gather<C: Number>(plan: &Plan, columns: &mut [C], from: &[C], first: usize, c
 /// The elements under one tap of the windows from `first` on.
 fn gather_tap<C: Number>(
     plan: &Plan,
-    to: &mut [C],
+    mut to: &mut [C],
     from: &[C],
     first: usize,
     tap: [usize; SPATIAL],
@@ -135,30 +139,46 @@ fn gather_tap<C: Number>(
     let windows = &plan.windows;
     let [_, height, width] = windows.output;
     let inside = windows.inside(2, tap[2]);
-    let step = windows.stride[2] * plan.input.spatial[2];
-    for (i, run) in to.chunks_mut(width).enumerate() {
-        let row = first / width + i;
+    let mut window = first;
+    while !to.is_empty() {
+        let (row, column) = (window / width, window % width);
+        let len = to.len().min(width - column);
+        let (run, rest) = to.split_at_mut(len);
+        to = rest;
+        window += len;
         let z = windows.place(0, row / height, tap[0]);
         let y = windows.place(1, row % height, tap[1]);
         let (Some(z), Some(y)) = (z, y) else {
             run.fill(C::default());
             continue;
         };
-        run[..inside.start].fill(C::default());
-        run[inside.end..].fill(C::default());
-        let run = &mut run[inside.clone()];
-        let Some(x) = windows
-            .place(2, inside.start, tap[2])
-            .filter(|_| !run.is_empty())
-        else {
-            continue;
-        };
-        let start =
-            z * plan.input.spatial[0] + y * plan.input.spatial[1] + x * plan.input.spatial[2];
-        if step == 1 {
-            run.copy_from_slice(&from[start..start + run.len()]);
-        } else {
-            for (to, from) in run.iter_mut().zip(from[start..].iter().step_by(step)) {
+        let from = &from[z * plan.input.spatial[0] + y * plan.input.spatial[1]..];
+        // The part of the run whose windows have this tap inside of the input.
+        let start = inside.start.clamp(column, column + len);
+        let end = inside.end.clamp(start, column + len);
+        run[..start - column].fill(C::default());
+        run[end - column..].fill(C::default());
+        gather_run(
+            plan,
+            &mut run[start - column..end - column],
+            from,
+            start,
+            tap[2],
+        );
+    }
+}
+
+/// The elements under one tap of windows that follow each other in a row, the first of which is `window`.
+fn gather_run<C: Number>(plan: &Plan, run: &mut [C], from: &[C], window: usize, tap: usize) {
+    let (windows, pixel) = (&plan.windows, plan.input.spatial[2]);
+    let Some(x) = windows.place(2, window, tap).filter(|_| !run.is_empty()) else {
+        return;
+    };
+    let from = &from[x * pixel..];
+    match windows.stride[2] * pixel {
+        1 => run.copy_from_slice(&from[..run.len()]),
+        step => {
+            for (to, from) in run.iter_mut().zip(from.iter().step_by(step)) {
                 *to = *from;
             }
         }

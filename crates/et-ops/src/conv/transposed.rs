@@ -7,6 +7,12 @@ use super::{Plan, scratch_of};
 use crate::product::{Extent, Matrix, MatrixMut, Product};
 use crate::window::{SPATIAL, Windows};
 
+/// Bytes of products that are made at a time.
+const BLOCK_NBYTES: usize = 256 * 1024;
+
+/// Pixels that are taken at a time at least.
+const LEAST_PIXELS: usize = 16;
+
 /// Fills in the output's sizes.
 pub(super) fn sized(mut windows: Windows, extra: [usize; SPATIAL]) -> Result<Windows, KernelError> {
     for (d, extra) in extra.into_iter().enumerate() {
@@ -42,60 +48,71 @@ pub(super) fn run<C: Product>(
     weight: &[C],
 ) -> Result<(), KernelError> {
     let windows = &plan.windows;
-    let taps = windows.taps();
     let width = windows.input[2];
     let rows = windows.input[0] * windows.input[1];
-    let depth = plan.out_channels * taps;
-    let columns = scratch_of::<C>(temp, &[depth, width])?;
+    let depth = plan.out_channels * windows.taps();
+    let block = (BLOCK_NBYTES / size_of::<C>() / depth)
+        .max(LEAST_PIXELS)
+        .min(width);
+    let columns = scratch_of::<C>(temp, &[depth, block])?;
     for n in 0..plan.batch {
         for group in 0..plan.groups {
             let source = n * plan.input.batch + group * plan.in_channels * plan.input.channel;
             let target = n * plan.output.batch + group * plan.out_channels * plan.output.channel;
-            let weight = &weight[group * plan.in_channels * depth..][..plan.in_channels * depth];
-            for row in 0..rows {
+            let a = Matrix {
+                elements: &weight[group * plan.in_channels * depth..][..plan.in_channels * depth],
+                row_stride: 1,
+                column_stride: depth,
+            };
+            for (row, x) in
+                (0..rows).flat_map(|row| (0..width).step_by(block).map(move |x| (row, x)))
+            {
                 let [z, y] = [row / windows.input[1], row % windows.input[1]];
-                let start = source + z * plan.input.spatial[0] + y * plan.input.spatial[1];
+                let [in_z, in_y, in_x] = plan.input.spatial;
+                let count = block.min(width - x);
                 let extent = Extent {
                     m: depth,
-                    n: width,
+                    n: count,
                     k: plan.in_channels,
                 };
                 let out = MatrixMut {
                     elements: &mut *columns,
-                    row_stride: width,
+                    row_stride: count,
                     column_stride: 1,
                 };
-                let a = Matrix {
-                    elements: weight,
-                    row_stride: 1,
-                    column_stride: depth,
-                };
                 let b = Matrix {
-                    elements: &from[start..],
+                    elements: &from[source + z * in_z + y * in_y + x * in_x..],
                     row_stride: plan.input.channel,
-                    column_stride: plan.input.spatial[2],
+                    column_stride: in_x,
                 };
                 C::multiply(extent, out, false, a, b)?;
-                add_row(plan, &mut to[target..], columns, [z, y]);
+                add_run(plan, &mut to[target..], columns, count, [z, y, x]);
             }
         }
     }
     Ok(())
 }
 
-/// Adds the products of one row of the input to the output.
-fn add_row<C: Product>(plan: &Plan, to: &mut [C], columns: &[C], [z, y]: [usize; 2]) {
+/// Adds the products of `count` pixels that follow each other in a row of the input to the output.
+fn add_run<C: Product>(
+    plan: &Plan,
+    to: &mut [C],
+    columns: &[C],
+    count: usize,
+    [z, y, first]: [usize; SPATIAL],
+) {
     let windows = &plan.windows;
     let [_, ky, kx] = windows.kernel;
-    let (taps, width) = (windows.taps(), windows.input[2]);
+    let taps = windows.taps();
     let [out_z, out_y, out_x] = plan.output.spatial;
-    // Seen from the output, the windows are those of a convolution whose input it is.
-    let place = |d: usize, window: usize, tap: usize| {
-        (window * windows.stride[d] + tap * windows.dilation[d])
+    // Where a tap over a pixel lies in the output.
+    let place = |d: usize, pixel: usize, tap: usize| {
+        (pixel * windows.stride[d] + tap * windows.dilation[d])
             .checked_sub(windows.padding[d])
             .filter(|&at| at < windows.output[d])
     };
-    for (i, products) in columns.chunks_exact(width).enumerate() {
+    let products = columns.chunks_exact(count).take(plan.out_channels * taps);
+    for (i, products) in products.enumerate() {
         let (channel, tap) = (i / taps, i % taps);
         let [tap_z, tap_y, tap_x] = [tap / kx / ky, tap / kx % ky, tap % kx];
         let (Some(z), Some(y)) = (place(0, z, tap_z), place(1, y, tap_y)) else {
@@ -103,7 +120,7 @@ fn add_row<C: Product>(plan: &Plan, to: &mut [C], columns: &[C], [z, y]: [usize;
         };
         let row = channel * plan.output.channel + z * out_z + y * out_y;
         for (x, product) in products.iter().enumerate() {
-            if let Some(x) = place(2, x, tap_x) {
+            if let Some(x) = place(2, first + x, tap_x) {
                 let to = &mut to[row + x * out_x];
                 *to = to.plus(*product);
             }

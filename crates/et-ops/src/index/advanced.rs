@@ -35,14 +35,13 @@ pub(crate) const KERNELS: &[Kernel] = &[
 
 /// The elements that index tensors select: which dimensions they replace by which shape, and where each leads to.
 struct Selection<'a> {
+    columns: SmallVec<[Column<'a>; 4]>,
     /// The dimensions that are not indexed, in order.
     rest: SmallVec<[usize; 8]>,
     /// The shape that the index tensors are broadcast to.
     shape: Sizes,
     /// Where the dimensions of `shape` stand among the result's.
     at: usize,
-    /// For each element of `shape` in index order, its position in the tensor, the others being 0.
-    offsets: &'a [i64],
 }
 
 /// An index tensor for one dimension.
@@ -61,32 +60,15 @@ impl<'a> Selection<'a> {
     ) -> Result<Self, KernelError> {
         let (columns, at) = read_columns(context, temp, of)?;
         let shape = dims::broadcast(columns.iter().map(|column| &column.shape[..]))?;
-        let count = dims::numel(&shape)?;
-        let offsets = scratch::<i64>(temp, count)?;
-        offsets.fill(0);
-        for column in &columns {
-            let own = dims::dense_strides(&column.shape);
-            let own: SmallVec<[usize; 8]> = own.iter().map(|&stride| stride as usize).collect();
-            let strides = dims::broadcast_strides_of((&column.shape, &own), &shape)?;
-            let walk = Walk::new((0..shape.len()).map(|d| (shape[d], [strides[d]])));
-            let (size, stride) = (of.sizes[column.dim], of.strides[column.dim]);
-            let mut offsets = offsets.iter_mut();
-            walk.each(|[i]| {
-                if let Some(offset) = offsets.next() {
-                    let index = wrap(column.indices[i as usize], size)?;
-                    *offset += (stride * index as isize) as i64;
-                }
-                Ok::<_, KernelError>(())
-            })?;
-        }
+        dims::numel(&shape)?;
         let rest = (0..of.sizes.len())
             .filter(|dim| columns.iter().all(|column| column.dim != *dim))
             .collect();
         Ok(Self {
+            columns,
             rest,
             shape,
             at,
-            offsets,
         })
     }
 
@@ -97,9 +79,8 @@ impl<'a> Selection<'a> {
         sizes
     }
 
-    /// The walk over the dimensions that are not indexed, along the result and the tensor, given the result's strides; and
-    /// the result's strides of the index dimensions.
-    fn walk(&self, of: &View, result: &[isize]) -> (Walk<2>, Strides) {
+    /// The walk over the dimensions that are not indexed, along the result and the tensor, given the result's strides.
+    fn walk(&self, of: &View, result: &[isize]) -> Walk<2> {
         let width = self.shape.len();
         let mut dims: SmallVec<[(usize, [isize; 2]); 8]> = SmallVec::new();
         for (i, &dim) in self.rest.iter().enumerate() {
@@ -107,13 +88,60 @@ impl<'a> Selection<'a> {
             dims.push((of.sizes[dim], [result[place], of.strides[dim]]));
         }
         dims.sort_by_key(|(_, strides)| std::cmp::Reverse(strides[1]));
-        let index = result[self.at..self.at + width].into();
-        (Walk::new(dims), index)
+        Walk::new(dims)
     }
 
-    /// The walk over the index dimensions: the result's positions.
-    fn index_walk(&self, strides: &[isize]) -> Walk<1> {
-        Walk::new((0..self.shape.len()).map(|d| (self.shape[d], [strides[d]])))
+    /// Calls `visit` for each element of the index shape, in order: its positions in the result and in the tensor, with 0 for
+    /// the dimensions that are not indexed.
+    fn each(
+        &self,
+        of: &View,
+        result: &[isize],
+        mut visit: impl FnMut([isize; 2]) -> Result<(), KernelError>,
+    ) -> Result<(), KernelError> {
+        let result = &result[self.at..self.at + self.shape.len()];
+        let strides = self
+            .columns
+            .iter()
+            .map(|column| column.strides(&self.shape))
+            .collect::<Result<SmallVec<[Strides; 4]>, _>>()?;
+        let count: usize = self.shape.iter().product();
+        let mut index: SmallVec<[isize; 8]> = SmallVec::from_elem(0, self.shape.len());
+        for _ in 0..count {
+            let place = |strides: &[isize]| -> isize {
+                index
+                    .iter()
+                    .zip(strides)
+                    .map(|(i, stride)| i * stride)
+                    .sum()
+            };
+            let mut position = 0;
+            for (column, strides) in self.columns.iter().zip(&strides) {
+                let chosen = wrap(
+                    column.indices[place(strides) as usize],
+                    of.sizes[column.dim],
+                )?;
+                position += of.strides[column.dim] * chosen as isize;
+            }
+            visit([place(result), position])?;
+            for (i, &size) in index.iter_mut().zip(&self.shape).rev() {
+                *i += 1;
+                if (*i as usize) < size {
+                    break;
+                }
+                *i = 0;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Column<'_> {
+    /// Strides of the indices seen in the shape that they are broadcast to.
+    fn strides(&self, shape: &[usize]) -> Result<Strides, KernelError> {
+        let own = dims::dense_strides(&self.shape);
+        let own: SmallVec<[usize; 8]> = own.iter().map(|&stride| stride as usize).collect();
+        dims::broadcast_strides_of((&self.shape, &own), shape)
     }
 }
 
@@ -211,14 +239,12 @@ fn index(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     dims::numel(&sizes)?;
     context.resize(out, &sizes)?;
     let ([mut out], [input]) = context.disjoint([out], [input])?;
-    let (walk, index) = selection.walk(&of, &dims::strides(out.meta));
-    let index_walk = selection.index_walk(&index);
+    let own = dims::strides(out.meta);
+    let walk = selection.walk(&of, &own);
     word!(out.meta.dtype(), T => {
         let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(input.bytes)?);
-        let mut offsets = selection.offsets.iter();
-        index_walk.each(|[at]| match offsets.next() {
-            Some(&offset) => copy_walk(&walk.clone().starting_at([at, offset as isize]), to, from),
-            None => Ok(()),
+        selection.each(&of, &own, |start| {
+            copy_walk(&walk.clone().starting_at(start), to, from)
         })
     })
 }
@@ -241,26 +267,21 @@ fn index_put(
     let strides = dims::broadcast_strides(context.meta(values), &sizes)?;
     convert_to(context, out, input)?;
     let ([out], [values]) = context.disjoint([out], [values])?;
-    let (walk, index) = selection.walk(&of, &strides);
-    let index_walk = selection.index_walk(&index);
+    let walk = selection.walk(&of, &strides);
     match put {
         Put::Set => word!(out.meta.dtype(), T => {
             let mut out = out;
             let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(values.bytes)?);
-            let mut offsets = selection.offsets.iter();
             let walk = walk.swapped();
-            index_walk.each(|[at]| match offsets.next() {
-                Some(&offset) => copy_walk(&walk.clone().starting_at([offset as isize, at]), to, from),
-                None => Ok(()),
+            selection.each(&of, &strides, |[value, at]| {
+                copy_walk(&walk.clone().starting_at([at, value]), to, from)
             })
         }),
         Put::Add => element!("the output", out.meta.dtype(), T => {
             let mut out = out;
             let (to, from) = (out.elements_mut::<T>()?, values.elements::<T>()?);
-            let mut offsets = selection.offsets.iter();
-            index_walk.each(|[at]| match offsets.next() {
-                Some(&offset) => add_walk(&walk.clone().starting_at([at, offset as isize]), to, from),
-                None => Ok(()),
+            selection.each(&of, &strides, |start| {
+                add_walk(&walk.clone().starting_at(start), to, from)
             })
         }),
     }

@@ -240,3 +240,89 @@ fn quantisation_and_back() {
     assert!((scales[0] - 0.01).abs() < 1e-6 && (scales[1] - 0.01).abs() < 1e-6);
     assert_eq!(done.elements::<i64>(1), [-128, -28]);
 }
+
+#[test]
+fn rolls_and_paddings_by_the_input() {
+    let roll = |shifts: &[i64], dims: &[i64]| {
+        Op::new("aten::roll.out")
+            .tensor(&count(6), &[2, 3])
+            .ints(shifts)
+            .ints(dims)
+            .out(F, 2)
+    };
+    roll(&[1], &[1]).gives(&[2f32, 0., 1., 5., 3., 4.], &[2, 3]);
+    roll(&[-1, 4], &[0, -1]).gives(&[5f32, 3., 4., 2., 0., 1.], &[2, 3]);
+    roll(&[i64::MIN], &[1]).gives(&[2f32, 0., 1., 5., 3., 4.], &[2, 3]);
+    roll(&[1], &[]).fails("kernel.invalid-argument");
+    let pad = |name: &str, pads: &[i64]| {
+        Op::new(name)
+            .tensor(&count(3), &[1, 3])
+            .ints(pads)
+            .out(F, 2)
+    };
+    pad("aten::reflection_pad1d.out", &[2, 1]).gives(&[2f32, 1., 0., 1., 2., 1.], &[1, 6]);
+    pad("aten::replication_pad1d.out", &[2, 1]).gives(&[0f32, 0., 0., 1., 2., 2.], &[1, 6]);
+    pad("aten::reflection_pad1d.out", &[3, 0]).fails("kernel.invalid-argument");
+    pad("aten::replication_pad1d.out", &[-1, 0]).gives(&[1f32, 2.], &[1, 2]);
+    pad("aten::replication_pad1d.out", &[1 << 40, 0]).fails("kernel.shape");
+}
+
+#[test]
+fn triangles_masks_gates() {
+    let triangle = |name: &str, diagonal| {
+        Op::new(name)
+            .tensor(&[1f32; 6], &[2, 3])
+            .int(diagonal)
+            .out(F, 2)
+    };
+    triangle("aten::tril.out", 0).gives(&[1f32, 0., 0., 1., 1., 0.], &[2, 3]);
+    triangle("aten::triu.out", 1).gives(&[0f32, 1., 1., 0., 0., 1.], &[2, 3]);
+    triangle("aten::tril.out", i64::MAX).gives(&[1f32; 6], &[2, 3]);
+    triangle("aten::triu.out", i64::MIN).gives(&[1f32; 6], &[2, 3]);
+    let mask = [true, false].map(Bool8::from);
+    Op::new("aten::masked_select.out")
+        .tensor(&count(4), &[2, 2])
+        .tensor(&mask, &[2])
+        .out(F, 1)
+        .gives(&[0f32, 2.], &[2]);
+    let scatter = |source: &[f32]| {
+        Op::new("aten::masked_scatter.out")
+            .tensor(&count(4), &[2, 2])
+            .tensor(&mask, &[2])
+            .tensor(source, &[source.len()])
+            .out(F, 2)
+    };
+    scatter(&[8., 9.]).gives(&[8f32, 1., 9., 3.], &[2, 2]);
+    scatter(&[8.]).fails("kernel.invalid-argument");
+    Op::new("aten::glu.out")
+        .tensor(&[2f32, 4., 0., 1e9], &[1, 4])
+        .int(1)
+        .out(F, 2)
+        .gives_about(&[1., 4.], &[1, 2], 1e-6);
+    Op::new("aten::repeat_interleave.Tensor_out")
+        .tensor(&[2i64, 0, 1], &[3])
+        .none()
+        .out(L, 1)
+        .gives(&[0i64, 0, 2], &[3]);
+}
+
+#[test]
+fn norm_by_the_inputs_own_statistics() {
+    let done = Op::new("aten::_native_batch_norm_legit.no_stats_out")
+        .tensor(&[1f32, 3., -2., 2.], &[1, 2, 2])
+        .none()
+        .none()
+        .boolean(true)
+        .double(0.1)
+        .double(0.0)
+        .out(F, 3)
+        .out(F, 1)
+        .out(F, 1)
+        .run()
+        .unwrap();
+    assert_eq!(done.elements::<f32>(0), [-1., 1., -1., 1.]);
+    assert_eq!(
+        (done.elements::<f32>(1), done.elements::<f32>(2)),
+        (vec![2., 0.], vec![1., 0.5])
+    );
+}
