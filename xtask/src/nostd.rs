@@ -2,7 +2,9 @@
 //!
 //! A crate that says `no_std` still builds on the host when one of its dependencies needs `std`. So the
 //! compiler gets a sysroot that holds `core` only, or `core` and `alloc`: whatever reaches for more fails.
-//! No other target needs to be installed for that.
+//! No other target needs to be installed for that. Two small programs are then linked against the same sysroots and run.
+
+mod program;
 
 use crate::{console, process, workspace};
 use anyhow::{Context, Result, bail};
@@ -24,14 +26,12 @@ const BUILDS: &[(&str, &str, Sysroot)] = &[
     ("et-memory", "", Sysroot::Alloc),
 ];
 
-/// Builds each lower crate without `std`, et-device without `alloc` too.
+/// Builds each lower crate without `std`, et-device without `alloc` too, and runs the programs.
 pub(crate) fn run() -> Result<()> {
     let host = host_target()?;
     let libraries = library_folder(&host)?;
     for &(package, features, sysroot) in BUILDS {
-        let folder = make_sysroot(&libraries, &host, sysroot)?;
-        // With `--target` the flags reach what is built for it, and not build scripts and macros.
-        let flags = format!("--sysroot={}", folder.display());
+        let flags = sysroot_flag(&libraries, &host, sysroot)?;
         let mut command = process::cargo();
         command.args(["build", "--quiet", "-p", package, "--no-default-features"]);
         if !features.is_empty() {
@@ -41,8 +41,21 @@ pub(crate) fn run() -> Result<()> {
         command.arg(workspace::target_dir().join("no-std"));
         process::run(command.env("CARGO_ENCODED_RUSTFLAGS", flags))?;
     }
-    console::line(format_args!("no-std: {} builds without std", BUILDS.len()));
+    for program in program::PROGRAMS {
+        let flags = sysroot_flag(&libraries, &host, program.sysroot)?;
+        program.run(&host, &flags)?;
+    }
+    let (builds, programs) = (BUILDS.len(), program::PROGRAMS.len());
+    console::line(format_args!(
+        "no-std: {builds} builds and {programs} programs without std"
+    ));
     Ok(())
+}
+
+/// The compiler's flag for a sysroot. With `--target` it reaches what is built for it, and not build scripts and macros.
+fn sysroot_flag(libraries: &Path, host: &str, sysroot: Sysroot) -> Result<String> {
+    let folder = make_sysroot(libraries, host, sysroot)?;
+    Ok(format!("--sysroot={}", folder.display()))
 }
 
 fn host_target() -> Result<String> {
