@@ -3,8 +3,10 @@
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 use std::error::Error;
+use std::ops::ControlFlow;
 
 use et_planner::analysis::{Analysis, Hints};
+use et_planner::compact::{CompactOptions, compact};
 use et_schema::VerifiedProgram;
 use et_schema::owned::{ExecutionPlan, Program};
 
@@ -38,6 +40,16 @@ fn audit(path: &str, method: &ExecutionPlan) -> Result<(), Box<dyn Error>> {
     );
     for finding in findings {
         println!("    {finding}");
+    }
+    let mut planned = method.clone();
+    let options = CompactOptions::default();
+    match compact(
+        &mut planned,
+        &options,
+        &mut |_, _| ControlFlow::Continue(()),
+    ) {
+        Ok(reports) => reports.iter().for_each(|report| println!("    {report:?}")),
+        Err(error) => println!("    {error}"),
     }
     Ok(())
 }

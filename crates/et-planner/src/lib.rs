@@ -7,6 +7,8 @@
 //! [`analysis`] finds out what a serialized method does with its memory: what each instruction reads and writes,
 //! which values are views of others, how long each is needed, and whether the plan in the file keeps it that long.
 //!
+//! [`compact`](mod@compact) puts both together: new places for the values of a method, in no more memory than before.
+//!
 //! ```
 //! use et_planner::placement::{Instance, Limits, greedy, minimise, validate};
 //!
@@ -22,4 +24,5 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod compact;
 pub mod placement;

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 /// Nodes between two looks at the clock and the listener.
 const NODES_PER_LOOK: u64 = 256;
 
+/// Columns that are looked at in the time of one more node.
+const COLUMNS_PER_NODE: usize = 1024;
+
 /// How long a search may take.
 ///
 /// With a node count alone, results are the same on every machine. Without any limit a search ends only with a
@@ -13,7 +16,7 @@ const NODES_PER_LOOK: u64 = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Nodes of the search tree.
+    /// Nodes of the search tree. Those of instances with thousands of buffers count for more than one.
     pub nodes: Option<u64>,
     /// Time on the clock. Results then depend on the machine.
     pub time: Option<Duration>,
@@ -81,6 +84,7 @@ pub(super) struct Meter<'a> {
     started: Instant,
     listener: Listener<'a>,
     state: Progress,
+    next_look: u64,
 }
 
 impl<'a> Meter<'a> {
@@ -95,6 +99,7 @@ impl<'a> Meter<'a> {
             started: Instant::now(),
             listener,
             state,
+            next_look: 0,
         }
     }
 
@@ -115,8 +120,8 @@ impl<'a> Meter<'a> {
         self.listen()
     }
 
-    /// Counts one node.
-    pub(super) fn tick(&mut self) -> Result<(), Stop> {
+    /// Counts one node that looked at so many columns.
+    pub(super) fn tick(&mut self, columns: usize) -> Result<(), Stop> {
         if self
             .limits
             .nodes
@@ -124,10 +129,11 @@ impl<'a> Meter<'a> {
         {
             return Err(Stop::Nodes);
         }
-        self.state.nodes += 1;
-        if self.state.nodes % NODES_PER_LOOK != 1 {
+        self.state.nodes += 1 + (columns / COLUMNS_PER_NODE) as u64;
+        if self.state.nodes < self.next_look {
             return Ok(());
         }
+        self.next_look = self.state.nodes + NODES_PER_LOOK;
         if self
             .limits
             .time

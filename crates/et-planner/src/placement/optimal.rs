@@ -31,6 +31,16 @@ pub struct Solution {
 }
 
 impl Solution {
+    /// The plan of an algorithm that does not search.
+    pub(crate) fn unsearched(plan: Plan, lower_bound: u64) -> Self {
+        Self {
+            plan,
+            lower_bound,
+            nodes: 0,
+            stopped: None,
+        }
+    }
+
     /// Whether no plan has a smaller arena.
     pub fn is_proved(&self) -> bool {
         self.plan.height() <= self.lower_bound

@@ -99,7 +99,7 @@ impl<'a> Search<'a> {
             let Some(range) = next else {
                 return Ok(Outcome::Impossible(self.skyline.overflow()));
             };
-            meter.tick()?;
+            meter.tick(range.1 - range.0)?;
             next = match self.open(range, rule, &mut draw) {
                 Opened::Branch => self.frames.descend(&mut self.skyline, &mut self.failed),
                 Opened::Complete => match self.frames.complete() {

@@ -1,0 +1,251 @@
+//! Methods planned anew.
+
+use et_schema::builder::MethodBuilder;
+use et_schema::owned::Tensor;
+use et_schema::{ScalarType, VerifiedProgram};
+
+use super::*;
+
+/// A 16-byte tensor in buffer 1.
+fn at(offset: u64) -> Tensor {
+    Tensor::new(ScalarType::Float, &[4]).planned(1, offset)
+}
+
+fn method(nbytes: i64) -> MethodBuilder {
+    let mut method = MethodBuilder::new("forward");
+    method.buffer(nbytes);
+    method
+}
+
+fn unary(method: &mut MethodBuilder, input: i32, output: i32) {
+    method.kernel("aten::relu.out", &[input, output, output]);
+}
+
+fn with(algorithm: Algorithm) -> CompactOptions {
+    CompactOptions {
+        algorithm,
+        ..CompactOptions::default()
+    }
+}
+
+fn run(
+    method: &mut ExecutionPlan,
+    options: &CompactOptions,
+) -> Result<Vec<BufferReport>, CompactError> {
+    compact(method, options, &mut |_, _| ControlFlow::Continue(()))
+}
+
+fn offsets(method: &ExecutionPlan) -> Vec<u64> {
+    let tensors = method.values.iter().filter_map(Value::as_tensor);
+    tensors
+        .filter_map(|tensor| Some(tensor.allocation_info?.memory_offset))
+        .collect()
+}
+
+/// Four values in a row, none sharing bytes, in a buffer with 64 bytes of slack.
+fn chain() -> ExecutionPlan {
+    let mut method = method(128);
+    let x = method.input(at(0));
+    let [a, b] = [16, 32].map(|offset| method.tensor(at(offset)));
+    let y = method.output(at(48));
+    unary(&mut method, x, a);
+    unary(&mut method, a, b);
+    unary(&mut method, b, y);
+    method.finish()
+}
+
+#[test]
+fn a_chain_shrinks_to_two_values_and_keeps_its_slack() {
+    for algorithm in [Algorithm::Greedy, Algorithm::Optimal] {
+        let mut method = chain();
+        let report = run(&mut method, &with(algorithm)).unwrap().remove(0);
+        assert_eq!((report.nbytes_before, report.nbytes_after), (128, 96));
+        assert!(report.is_proved() && !report.kept);
+        assert_eq!(method.non_const_buffer_sizes, [0, 96]);
+        assert!(
+            offsets(&method)
+                .iter()
+                .all(|offset| [0, 16].contains(offset))
+        );
+    }
+}
+
+#[test]
+fn plans_that_would_not_be_smaller_are_kept() {
+    let mut method = chain();
+    let report = run(&mut method, &with(Algorithm::Naive)).unwrap().remove(0);
+    assert!(report.kept && !report.is_proved());
+    assert_eq!((method, report.lower_bound), (chain(), 96));
+}
+
+#[test]
+fn frozen_buffers_stay_as_they_are() {
+    let mut method = chain();
+    let options = CompactOptions {
+        frozen: [1].into(),
+        ..CompactOptions::default()
+    };
+    assert!(run(&mut method, &options).unwrap()[0].kept);
+    assert_eq!(method, chain());
+}
+
+#[test]
+fn inputs_can_be_preserved() {
+    let mut method = chain();
+    let options = CompactOptions {
+        preserve_inputs: true,
+        ..CompactOptions::default()
+    };
+    assert_eq!(run(&mut method, &options).unwrap()[0].nbytes_after, 112);
+    assert!(
+        offsets(&method)[1..]
+            .iter()
+            .all(|offset| *offset != offsets(&method)[0])
+    );
+}
+
+#[test]
+fn an_alignment_can_be_asked_for() {
+    let mut method = chain();
+    let options = CompactOptions {
+        alignment: Some(32),
+        ..CompactOptions::default()
+    };
+    // The second of two values needs only half of its granule.
+    assert_eq!(run(&mut method, &options).unwrap()[0].nbytes_after, 48 + 64);
+    assert!(
+        offsets(&method)
+            .iter()
+            .all(|offset| [0, 32].contains(offset))
+    );
+}
+
+#[test]
+fn views_move_with_what_they_show() {
+    let mut method = method(112);
+    let x = method.input(at(0));
+    let base = method.tensor(at(96));
+    let view = method.tensor(Tensor {
+        sizes: vec![2, 2],
+        dim_order: vec![0, 1],
+        ..at(96)
+    });
+    let y = method.output(at(32));
+    unary(&mut method, x, base);
+    unary(&mut method, view, y);
+    let mut method = method.finish();
+    assert_eq!(
+        run(&mut method, &CompactOptions::default()).unwrap()[0].nbytes_after,
+        48
+    );
+    let offsets = offsets(&method);
+    assert_eq!(offsets[1], offsets[2]);
+    assert_ne!(offsets[2], offsets[3]);
+}
+
+/// State at 64, and two values that could do with 32 bytes.
+fn stateful() -> ExecutionPlan {
+    let mut method = method(128);
+    let state = method.tensor(at(64));
+    let x = method.input(at(0));
+    let a = method.tensor(at(96));
+    let y = method.output(at(32));
+    let none = method.none();
+    method.kernel("aten::mul.out", &[x, state, a, a]);
+    method.kernel("aten::copy_", &[state, a, none, state]);
+    unary(&mut method, a, y);
+    method.finish()
+}
+
+#[test]
+fn hazard_07_state_stays_where_it_is() {
+    let mut method = stateful();
+    let report = run(&mut method, &CompactOptions::default())
+        .unwrap()
+        .remove(0);
+    assert_eq!((report.nbytes_after, offsets(&method)[0]), (96, 64));
+    let refused = run(&mut stateful(), &with(Algorithm::Greedy)).unwrap_err();
+    assert!(matches!(refused, CompactError::Pinned { memory_id: 1, .. }));
+}
+
+/// Two values in one place, both needed by the last instruction.
+fn corrupt() -> ExecutionPlan {
+    let mut method = method(64);
+    let x = method.input(at(0));
+    let [a, b] = [16, 16].map(|offset| method.tensor(at(offset)));
+    let y = method.output(at(32));
+    unary(&mut method, x, a);
+    unary(&mut method, x, b);
+    method.kernel("aten::mul.out", &[a, b, y, y]);
+    method.finish()
+}
+
+#[test]
+fn hazard_04_corrupt_plans_are_refused_or_repaired() {
+    let mut method = corrupt();
+    let refused = run(&mut method, &CompactOptions::default()).unwrap_err();
+    assert!(matches!(&refused, CompactError::Corrupt(findings) if findings.len() == 1));
+    assert_eq!(method, corrupt());
+    let options = CompactOptions {
+        repair: true,
+        ..CompactOptions::default()
+    };
+    let report = run(&mut method, &options).unwrap().remove(0);
+    assert!(!report.kept && report.is_proved());
+    let hints = Hints::default();
+    assert_eq!(Analysis::new(&method, &hints).unwrap().audit(), []);
+}
+
+#[test]
+fn hazard_08_state_of_several_methods_is_found() {
+    let with_state = |name: &str, state: Tensor| {
+        let mut method = MethodBuilder::new(name);
+        method.buffer(64);
+        method.buffer(64);
+        method.device_buffer(64, 1, 0);
+        method.tensor(at(0));
+        method.tensor(state);
+        method.tensor(at(0).planned(3, 0).on_device(1, 0));
+        method.finish()
+    };
+    let shared = |one: Tensor, other: Tensor| {
+        let methods = vec![with_state("one", one), with_state("other", other)];
+        shared_buffers(&Program {
+            execution_plan: methods,
+            ..Program::default()
+        })
+    };
+    let state = |memory_id, offset| at(0).planned(memory_id, offset);
+    assert_eq!(shared(state(2, 0), state(2, 0)), [2].into());
+    assert_eq!(shared(state(2, 0), state(2, 16)), [].into());
+    assert_eq!(
+        shared(state(1, 16).named("cache"), state(2, 32).named("cache")),
+        [1, 2].into()
+    );
+}
+
+#[test]
+fn real_programs_never_grow_and_a_second_time_changes_nothing() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures");
+    let mut seen = 0;
+    for folder in std::fs::read_dir(fixtures).unwrap() {
+        let Ok(bytes) = std::fs::read(folder.unwrap().path().join("model.pte")) else {
+            continue;
+        };
+        let program = VerifiedProgram::from_file_bytes(&bytes).unwrap();
+        for mut method in Program::from_verified(&program).unwrap().execution_plan {
+            let reports = run(&mut method, &CompactOptions::default()).unwrap();
+            assert!(
+                reports
+                    .iter()
+                    .all(|report| report.nbytes_after <= report.nbytes_before)
+            );
+            let first = method.clone();
+            let reports = run(&mut method, &CompactOptions::default()).unwrap();
+            assert!(reports.iter().all(|report| report.kept), "{reports:?}");
+            assert_eq!(method, first);
+            seen += 1;
+        }
+    }
+    assert!(seen >= 10, "{seen} methods");
+}
