@@ -120,6 +120,17 @@ impl Budget {
         self
     }
 
+    /// What is left when `plan` has taken its part; no less than nothing.
+    #[must_use]
+    pub fn after(mut self, plan: &MemoryPlan) -> Self {
+        for (device, needed) in plan.needed_per_device() {
+            if let Some((_, budget)) = self.0.iter_mut().find(|(known, _)| *known == device) {
+                *budget = budget.saturating_sub(needed);
+            }
+        }
+        self
+    }
+
     /// Whether `plan` stays inside the limits.
     ///
     /// # Errors

@@ -389,6 +389,44 @@ fn r_ha_07_looking_a_place_up_touches_nothing() {
     assert!(bench.sim.take_trace().is_empty());
 }
 
+/// These sums were once unchecked in the C++ runtime (CVE-2025-30405), and offsets once had 32 bits.
+#[test]
+fn an_offset_and_a_size_that_wrap_stay_outside() {
+    let bench = Bench::new();
+    let memory = bench.planned(&[(4096, Device::CPU), (4096, cuda(0)), (64, Device::CPU)]);
+    let memory = memory.unwrap();
+    let offset_bytes = 0xFFFF_FFFF_FFFF_FFF0;
+    for (memory_id, device) in [(1, Device::CPU), (2, cuda(0))] {
+        let error = MemoryError::OutOfRange {
+            memory_id,
+            offset_bytes,
+            nbytes: 64,
+            available: 4096,
+        };
+        assert_eq!(
+            memory.resolve(&slot(memory_id, offset_bytes, 64, device)),
+            Err(error)
+        );
+    }
+    // The low half of this offset is 0.
+    assert!(memory.resolve(&slot(3, 1 << 32, 64, Device::CPU)).is_err());
+    assert!(memory.resolve(&slot(3, 0, 64, Device::CPU)).is_ok());
+}
+
+/// What was never allocated is never freed.
+#[test]
+fn only_live_blocks_are_freed() {
+    let bench = Bench::new();
+    drop(bench.buffer(0, 0).unwrap());
+    assert!(bench.buffer(1 << 30, 0).is_err());
+    let mut taken = Some(bench.buffer(8, 0).unwrap());
+    drop(std::mem::take(&mut taken));
+    drop(taken);
+    drop(PlannedMemory::default());
+    drop(MemoryManager::default());
+    assert_eq!(bench.counts(), (1, 1, 0));
+}
+
 #[test]
 fn b_04_a_value_on_another_device_than_its_buffer_is_refused() {
     let bench = Bench::new();
