@@ -61,6 +61,14 @@ pub enum MemoryError {
         /// The device they are on.
         found_device: Device,
     },
+    /// A buffer given by the caller starts at an address that the plan does not allow.
+    #[error("planned buffer {memory_id} must start at a multiple of {} bytes", alignment.get())]
+    MisalignedBuffer {
+        /// The buffer's id, counted from 1.
+        memory_id: u32,
+        /// What its address must be a multiple of.
+        alignment: Alignment,
+    },
     /// A different number of buffers was given than planned.
     #[error("the plan has {planned} buffers, and {found} were given")]
     WrongBufferCount {
@@ -122,6 +130,7 @@ impl MemoryError {
             Self::OverBudget { .. } => "memory.over-budget",
             Self::ArenaLimit { .. } => "memory.arena-limit",
             Self::WrongBuffer { .. } => "memory.wrong-buffer",
+            Self::MisalignedBuffer { .. } => "memory.misaligned-buffer",
             Self::WrongBufferCount { .. } => "memory.wrong-buffer-count",
             Self::UnknownBuffer { .. } => "memory.unknown-buffer",
             Self::OutOfRange { .. } => "memory.out-of-range",
@@ -145,6 +154,7 @@ impl MemoryError {
             Self::Buffer { source, .. } | Self::Device(source) => source.code(),
             Self::OverBudget { .. } => 0x25,
             Self::WrongBuffer { .. }
+            | Self::MisalignedBuffer { .. }
             | Self::WrongBufferCount { .. }
             | Self::UnknownBuffer { .. }
             | Self::Misaligned { .. }

@@ -122,24 +122,29 @@ impl PlannedMemory {
     /// Whether these buffers can be used for `plan`: at least as many, on the same devices, each large enough and aligned.
     ///
     /// # Errors
-    /// [`MemoryError::WrongBufferCount`] or [`MemoryError::WrongBuffer`] if not.
+    /// [`MemoryError::WrongBufferCount`], [`MemoryError::WrongBuffer`] or [`MemoryError::MisalignedBuffer`] if not.
     pub fn check(&self, plan: &MemoryPlan) -> Result<(), MemoryError> {
         let (planned, found) = (plan.buffers().len(), self.buffers.len());
         if found < planned {
             return Err(MemoryError::WrongBufferCount { planned, found });
         }
         for (memory_id, (spec, buffer)) in (1..).zip(plan.buffers().iter().zip(&self.buffers)) {
-            let aligned = buffer
-                .place()
-                .is_none_or(|place| place.is_aligned(spec.alignment));
             let here = buffer.device().shares_memory_with(spec.device);
-            if !here || buffer.nbytes() < spec.nbytes || !aligned {
+            if !here || buffer.nbytes() < spec.nbytes {
                 return Err(MemoryError::WrongBuffer {
                     memory_id,
                     needed: spec.nbytes,
                     device: spec.device,
                     found: buffer.nbytes(),
                     found_device: buffer.device(),
+                });
+            }
+            let alignment = spec.alignment;
+            let place = buffer.place();
+            if place.is_some_and(|place| !place.is_aligned(alignment)) {
+                return Err(MemoryError::MisalignedBuffer {
+                    memory_id,
+                    alignment,
                 });
             }
         }

@@ -566,13 +566,20 @@ fn b_58_the_callers_buffers_must_be_aligned_as_planned() {
     let bench = Bench::new();
     let strict = Alignment::new(1 << 16).unwrap();
     let wanted = MemoryPlan::new([BufferSpec::new(8, cuda(0)).aligned_to(strict)]);
-    // Two, so that one of them is not aligned by luck.
-    let refused = (0..2)
-        .map(|_| PlannedBuffer::Device(bench.buffer(8, 0).unwrap()))
-        .filter(|buffer| !buffer.place().unwrap().is_aligned(strict))
-        .map(|buffer| PlannedMemory::from_buffers(&wanted, vec![buffer]))
-        .filter(Result::is_err);
-    assert!(refused.count() >= 1);
+    // Several, so that not all of them are aligned by luck.
+    let buffers: Vec<_> = (0..3).map(|_| bench.buffer(8, 0).unwrap()).collect();
+    let mut refused = 0;
+    for buffer in buffers {
+        let aligned = buffer.span().unwrap().base().is_aligned(strict);
+        let given = PlannedMemory::from_buffers(&wanted, vec![PlannedBuffer::Device(buffer)]);
+        let error = MemoryError::MisalignedBuffer {
+            memory_id: 1,
+            alignment: strict,
+        };
+        assert_eq!(given.map(drop), if aligned { Ok(()) } else { Err(error) });
+        refused += usize::from(!aligned);
+    }
+    assert!(refused >= 2);
 }
 
 #[test]
