@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use et_memory::Budget;
+
 use crate::{Environment, KernelContext, KernelError, SharedBytes, TensorMeta};
 
 /// Makes delegates: parts of a program that were compiled ahead of time for something else than the operators.
@@ -60,8 +62,31 @@ pub struct InitContext<'a> {
     pub environment: &'a Environment,
     /// The program's named data and that of data files beside it.
     pub named_data: &'a dyn NamedData,
+    /// What the method has left for its delegates.
+    pub limits: &'a Limits,
+}
+
+/// What a delegate may take. A backend whose delegates load programs passes this on to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// How many bytes of memory, per device.
+    pub budget: Budget,
+    /// How many instructions one run may take.
+    pub instructions: u64,
     /// How many programs this one is nested in.
     pub depth: u32,
+}
+
+impl Limits {
+    /// Limits of all these.
+    pub const fn new(budget: Budget, instructions: u64, depth: u32) -> Self {
+        Self {
+            budget,
+            instructions,
+            depth,
+        }
+    }
 }
 
 impl<'a> InitContext<'a> {
@@ -71,14 +96,14 @@ impl<'a> InitContext<'a> {
         compile_specs: &'a [CompileSpec<'a>],
         environment: &'a Environment,
         named_data: &'a dyn NamedData,
-        depth: u32,
+        limits: &'a Limits,
     ) -> Self {
         Self {
             method,
             compile_specs,
             environment,
             named_data,
-            depth,
+            limits,
         }
     }
 
@@ -96,7 +121,7 @@ impl fmt::Debug for InitContext<'_> {
         f.debug_struct("InitContext")
             .field("method", &self.method)
             .field("compile_specs", &self.compile_specs)
-            .field("depth", &self.depth)
+            .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
 }

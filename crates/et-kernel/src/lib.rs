@@ -66,7 +66,7 @@ mod value;
 
 pub use access::{LockstepIn, LockstepOut, TensorIn, TensorOut};
 pub use backend::{
-    Backend, BackendError, CompileSpec, Delegate, InitContext, NamedData, NamedDataError,
+    Backend, BackendError, CompileSpec, Delegate, InitContext, Limits, NamedData, NamedDataError,
 };
 pub use bytes::SharedBytes;
 pub use context::{Arguments, IntList, KernelContext, Overlap, PrepareContext, TensorId};

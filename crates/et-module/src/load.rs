@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use et_device::Device;
 use et_kernel::{
-    Backend, CompileSpec, EValue, Environment, Event, InitContext, Kernel, NamedData, SharedBytes,
-    Tensor, TensorMeta, ValueIndex, ValueTable,
+    Backend, CompileSpec, EValue, Environment, Event, InitContext, Kernel, Limits, NamedData,
+    SharedBytes, Tensor, TensorMeta, ValueIndex, ValueTable,
 };
 use et_memory::{Budget, MemoryPlan, PlannedMemory};
 use et_schema::{DelegateView, InstructionView, PlanView, TensorView, ValueView};
@@ -71,9 +71,12 @@ impl LoadOptions {
         self
     }
 
-    pub(crate) fn nested(depth: u32) -> Self {
+    /// What a method leaves for a program that is nested in it.
+    pub(crate) fn nested(limits: &Limits) -> Self {
         Self {
-            depth,
+            budget: limits.budget.clone(),
+            instruction_limit: limits.instructions,
+            depth: limits.depth + 1,
             ..Self::default()
         }
     }
@@ -140,7 +143,18 @@ fn load(
         plain: Vec::new(),
         uploaded: BTreeMap::new(),
     };
-    let steps = match loader.build(&kernels, &backends, options.depth) {
+    let map = &environment.device_map;
+    let own = [
+        meta.memory_plan(map)?.buffers(),
+        meta.unplanned_memory(map)?.buffers(),
+    ]
+    .concat();
+    let limits = Limits::new(
+        options.budget.after(&MemoryPlan::new(own)),
+        options.instruction_limit,
+        options.depth,
+    );
+    let steps = match loader.build(&kernels, &backends, &limits) {
         Ok(steps) => steps,
         Err(error) => {
             loader.give_back(arenas)?;
@@ -336,10 +350,10 @@ impl Loader<'_> {
         &mut self,
         kernels: &[(Kernel, String)],
         backends: &[&dyn Backend],
-        depth: u32,
+        limits: &Limits,
     ) -> Result<Steps, Error> {
         self.values()?;
-        let delegates = self.delegates(backends, depth)?;
+        let delegates = self.delegates(backends, limits)?;
         let steps = self.steps(kernels, delegates)?;
         self.allocate_internal()?;
         Ok(steps)
@@ -559,12 +573,12 @@ impl Loader<'_> {
     fn delegates(
         &self,
         backends: &[&dyn Backend],
-        depth: u32,
+        limits: &Limits,
     ) -> Result<Vec<LoadedDelegate>, Error> {
         self.plan
             .delegates()
             .zip(backends)
-            .map(|(view, backend)| self.delegate(&view, *backend, depth))
+            .map(|(view, backend)| self.delegate(&view, *backend, limits))
             .collect()
     }
 
@@ -572,7 +586,7 @@ impl Loader<'_> {
         &self,
         view: &DelegateView<'_>,
         backend: &dyn Backend,
-        depth: u32,
+        limits: &Limits,
     ) -> Result<LoadedDelegate, Error> {
         let id = view.id();
         let failed = |error| {
@@ -593,8 +607,13 @@ impl Loader<'_> {
         let target = view
             .compile_spec("target_device")
             .map(|value| String::from_utf8_lossy(value).into_owned());
-        let context =
-            InitContext::new(self.plan.name(), &specs, self.environment, self.data, depth);
+        let context = InitContext::new(
+            self.plan.name(),
+            &specs,
+            self.environment,
+            self.data,
+            limits,
+        );
         let nbytes = blob.len() as u64;
         self.environment.emit(&Event::DelegateInitBegin {
             backend: id,

@@ -43,7 +43,7 @@ impl Backend for NestedProgramBackend {
         environment.hook = None;
         let load = || {
             let program = Program::from_bytes(bytes)?;
-            let options = LoadOptions::nested(context.depth + 1);
+            let options = LoadOptions::nested(context.limits);
             load::method(
                 &program.method_meta(METHOD)?,
                 &environment,

@@ -120,6 +120,7 @@ fn run(method: &mut Method) -> bool {
             return false;
         };
         let value = match info.tensor {
+            Some(tensor) if tensor.meta.bound_nbytes() as u64 > BUDGET => return false,
             Some(tensor) => {
                 let like = TensorMeta::new(
                     tensor.meta.dtype(),
