@@ -10,6 +10,7 @@
 //! through its kernels: link `et-ops` for the portable ones, and `et-cuda` (or any other allocator) for devices.
 #![deny(unsafe_code)]
 
+mod constants;
 mod data;
 mod error;
 mod load;

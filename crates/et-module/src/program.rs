@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use et_kernel::{Environment, SharedBytes};
 use et_schema::{ConstantView, PlanView, Processed, ProgramView, VerifiedProgram};
 
+use crate::constants::Constants;
 use crate::data::{DataFiles, NoData};
 use crate::error::ErrorKind;
 use crate::load::{self, LoadOptions};
@@ -30,8 +31,8 @@ pub struct Program(Arc<Inner>);
 struct Inner {
     verified: VerifiedProgram,
     source: Box<dyn DataSource>,
-    /// The constant segment, once a method has asked for it.
-    constants: OnceLock<SharedBytes>,
+    /// Decided when a method first asks for a constant.
+    constants: OnceLock<Constants>,
 }
 
 impl Program {
@@ -162,7 +163,7 @@ impl Program {
         Ok(self.0.source.load(start..end)?)
     }
 
-    /// The bytes of a constant. Those of one segment share one block.
+    /// The bytes of a constant, shared by all that ask for them.
     pub(crate) fn constant(
         &self,
         constant: ConstantView<'_>,
@@ -175,15 +176,8 @@ impl Program {
             ConstantView::Segment {
                 segment, offset, ..
             } => {
-                let bytes = self.constant_segment(segment)?;
-                let start = usize::try_from(offset).ok();
-                let end = offset
-                    .checked_add(nbytes)
-                    .and_then(|end| usize::try_from(end).ok());
-                let part = start
-                    .zip(end)
-                    .and_then(|(start, end)| bytes.slice(start..end));
-                Ok(part.ok_or_else(short)?)
+                let part = self.constants(segment)?.get(self, segment, offset, nbytes);
+                Ok(part?.ok_or_else(short)?)
             }
             ConstantView::Inline(bytes) => Ok(self.inline(bytes).ok_or_else(short)?),
             _ => Err(ErrorKind::NotSupported {
@@ -193,13 +187,13 @@ impl Program {
         }
     }
 
-    fn constant_segment(&self, segment: u32) -> Result<SharedBytes, Error> {
-        if let Some(bytes) = self.0.constants.get() {
-            return Ok(bytes.clone());
+    fn constants(&self, segment: u32) -> Result<&Constants, Error> {
+        if let Some(constants) = self.0.constants.get() {
+            return Ok(constants);
         }
-        let bytes = self.segment(segment)?;
+        let constants = Constants::of(self, segment)?;
         // There is one constant segment; whoever is second keeps the first one's bytes.
-        Ok(self.0.constants.get_or_init(|| bytes).clone())
+        Ok(self.0.constants.get_or_init(|| constants))
     }
 
     /// A delegate's blob.
