@@ -2,8 +2,9 @@
 //!
 //! [`SimAllocator`] keeps the same contract as a real device's allocator. Its addresses are numbers that no host memory
 //! ever has, so touching one faults; every access is checked against the live blocks; fresh memory is filled with a
-//! pattern; everything is counted and, if wanted, recorded in a [trace](SimAllocator::take_trace); and any call can be told
-//! to [fail](SimAllocator::fail_call).
+//! pattern; everything is counted, for all devices and for each, and if wanted recorded in a
+//! [trace](SimAllocator::take_trace); the [time](CostModel) that calls would take can be added up; what was not given back
+//! is [listed](SimAllocator::leak_report); and any call can be told to [fail](SimAllocator::fail_call).
 //!
 //! ```
 //! use std::sync::Arc;
