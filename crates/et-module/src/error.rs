@@ -241,16 +241,20 @@ impl Error {
         &self.0.place
     }
 
-    /// What went wrong in a program that is nested in this one, if that is the cause.
+    /// The error of this kind that is the cause: in a program that is nested in this one, or in a data file.
     pub fn nested(&self) -> Option<&Self> {
         match &self.0.kind {
             ErrorKind::Backend(BackendError::Other(cause))
-            | ErrorKind::Kernel(KernelError::Other(cause)) => cause.downcast_ref(),
+            | ErrorKind::Kernel(KernelError::Other(cause))
+            | ErrorKind::Backend(BackendError::NamedData(NamedDataError {
+                source: cause, ..
+            }))
+            | ErrorKind::NamedData(NamedDataError { source: cause, .. }) => cause.downcast_ref(),
             _ => None,
         }
     }
 
-    /// A stable identifier for programs to match on: that of the innermost program.
+    /// A stable identifier for programs to match on: that of the innermost error.
     pub fn id(&self) -> &'static str {
         if let Some(nested) = self.nested() {
             return nested.id();

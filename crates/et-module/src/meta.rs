@@ -196,7 +196,9 @@ impl MethodMeta {
     pub fn memory_needed(&self, map: &DeviceMap) -> Result<Vec<(Device, u64)>, Error> {
         let (planned, more) = (self.memory_plan(map)?, self.unplanned_memory(map)?);
         let parts = [planned.buffers(), more.buffers()].concat();
-        Ok(MemoryPlan::new(parts).needed_per_device())
+        let mut needed = MemoryPlan::new(parts).needed_per_device();
+        needed.retain(|&(_, nbytes)| nbytes > 0);
+        Ok(needed)
     }
 
     /// How the flat inputs and outputs fold back into the containers of the model (a JSON text each), if the file says.

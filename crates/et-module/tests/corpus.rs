@@ -1,4 +1,5 @@
 //! Real programs of the repository's fixtures, with recorded answers.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -48,7 +48,10 @@ impl Method {
         copy: impl FnOnce(&Tensor) -> Result<Tensor, TensorError>,
     ) -> Result<Value, Error> {
         Ok(match self.output(index)? {
-            EValue::Tensor(tensor) => Value::Tensor(copy(tensor)?),
+            EValue::Tensor(tensor) => {
+                let copied = copy(tensor).map_err(|error| self.output_error(index, error.into()));
+                Value::Tensor(copied?)
+            }
             EValue::None => Value::None,
             EValue::Int(value) => Value::Int(*value),
             EValue::Double(value) => Value::Double(*value),
@@ -72,7 +75,15 @@ impl Method {
     pub fn output_into(&self, index: usize, tensor: &mut Tensor) -> Result<(), Error> {
         let output = self.output_tensor(index)?;
         let copied = tensor.copy_from(output, &self.environment.devices);
-        copied.map_err(|error| Error::from(error).in_method(self.meta.name()))
+        copied.map_err(|error| self.output_error(index, error.into()))
+    }
+
+    fn output_error(&self, index: usize, error: Error) -> Error {
+        let error = match self.outputs.get(index) {
+            Some(value) => error.at_value(value.0),
+            None => error,
+        };
+        error.in_method(self.meta.name())
     }
 
     pub(super) fn output_index(&self, index: usize) -> Result<ValueIndex, Error> {

@@ -73,13 +73,13 @@ impl Method {
             return Ok(Handover::Exchanged);
         }
         self.table.end_view_of(to)?;
-        self.table.allocate_missing(to, registry)?;
         if !self.table.is_planned(from)? && !self.table.is_planned(to)? {
             let exchanged = self.table.exchange_within(to, from);
             if exchanged.is_ok() || !does_not_fit(&exchanged) {
                 return exchanged.map(|()| Handover::Exchanged);
             }
         }
+        self.table.allocate_missing(to, registry)?;
         self.table.copy_within(to, from, &self.environment)?;
         Ok(Handover::Copied)
     }
@@ -113,13 +113,13 @@ impl Method {
     ) -> Result<Handover, TableError> {
         let registry = &to.environment.devices;
         to.table.end_view_of(target)?;
-        to.table.allocate_missing(target, registry)?;
         if !self.table.is_planned(from)? && !to.table.is_planned(target)? {
             let exchanged = to.table.exchange_between(target, &mut self.table, from);
             if exchanged.is_ok() || !does_not_fit(&exchanged) {
                 return exchanged.map(|()| Handover::Exchanged);
             }
         }
+        to.table.allocate_missing(target, registry)?;
         to.table
             .copy_from(target, self.table.tensor(from)?, registry)?;
         Ok(Handover::Copied)
@@ -132,8 +132,9 @@ impl Method {
     /// A failure of the queued work, or the device's.
     pub fn synchronize(&self) -> Result<(), Error> {
         for device in &self.devices {
-            let allocator = self.environment.devices.require(*device)?;
-            allocator.synchronize(device.index())?;
+            let required = self.environment.devices.require(*device);
+            let done = required.and_then(|allocator| allocator.synchronize(device.index()));
+            done.map_err(|error| Error::from(error).in_method(self.meta.name()))?;
         }
         Ok(())
     }
