@@ -95,6 +95,21 @@ impl Case {
             .is_some_and(|tags| tags.iter().any(|tag| tag == "device"))
     }
 
+    /// The operators of its methods and of the programs nested in them, as recorded.
+    pub fn operators(&self) -> Vec<String> {
+        let nested = self.meta["nested_programs"]
+            .as_object()
+            .into_iter()
+            .flatten();
+        let programs = nested
+            .map(|(_, program)| program)
+            .chain([&self.meta["program"]]);
+        let mut names: Vec<String> = programs.flat_map(operators_of).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// Whether its methods share state, which takes shared arenas.
     pub fn shares_state(&self) -> bool {
         self.name == "mut_shared_methods"
@@ -171,6 +186,31 @@ impl Run {
             Some(format!("output {index} of {}: {difference}", self.method))
         })
     }
+}
+
+/// Every operator that is named anywhere in a recorded program.
+fn operators_of(program: &Json) -> Vec<String> {
+    match program {
+        Json::Object(fields) => fields
+            .iter()
+            .flat_map(|(key, value)| match (key.as_str(), value) {
+                ("operators", Json::Array(names)) => {
+                    names.iter().filter_map(operator_name).collect()
+                }
+                ("operators", Json::Object(names)) => names.keys().cloned().collect(),
+                _ => operators_of(value),
+            })
+            .collect(),
+        Json::Array(items) => items.iter().flat_map(operators_of).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn operator_name(operator: &Json) -> Option<String> {
+    operator
+        .as_str()
+        .or_else(|| operator["name"].as_str())
+        .map(str::to_owned)
 }
 
 fn workspace() -> PathBuf {

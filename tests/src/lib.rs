@@ -5,10 +5,12 @@ mod case;
 mod compare;
 mod npy;
 mod simulation;
+mod tally;
 mod trace;
 
 pub use case::{Case, Run};
 pub use simulation::Simulation;
+pub use tally::{Copies, Tally};
 pub use trace::{Recorder, first_difference};
 
 // The operators of the recorded programs.
