@@ -9,7 +9,6 @@ mod verdict;
 use crate::{console, process, workspace};
 use anyhow::{Context, Result, bail};
 use case::Case;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -94,25 +93,11 @@ fn default_dir() -> PathBuf {
 
 /// Builds `et` and returns where cargo put it.
 fn build_et(release: bool) -> Result<PathBuf> {
-    let mut command = process::cargo();
-    command.args([
-        "build",
-        "--quiet",
-        "-p",
-        "et-cli",
-        "--bin",
-        "et",
-        "--message-format=json",
-    ]);
+    let mut target = vec!["-p", "et-cli", "--bin", "et"];
     if release {
-        command.arg("--release");
+        target.push("--release");
     }
-    let messages = process::output(&mut command).context("cannot build `et`")?;
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .context("cargo built `et` and did not say where it is")
+    process::executable(&target)
 }
 
 /// Runs the cases on all cores; the result is in the order of the cases.

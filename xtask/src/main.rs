@@ -5,6 +5,7 @@ mod console;
 mod consumers;
 mod features;
 mod fixtures;
+mod inspect;
 mod layers;
 mod mutate;
 mod nostd;
@@ -46,6 +47,8 @@ enum Command {
     Unsafe(unsafe_code::Options),
     /// Run every recorded case and compare outputs and device traces
     Fixtures(fixtures::Options),
+    /// Compare what `et inspect` says of every recorded program with what was recorded
+    Inspect(inspect::Options),
     /// Damage real programs and see that nothing but an error comes of it
     Mutate(mutate::Options),
 }
@@ -70,6 +73,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Consumers(options) => consumers::run(&options),
         Command::Unsafe(options) => unsafe_code::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
+        Command::Inspect(options) => inspect::run(&options),
         Command::Mutate(options) => mutate::run(&options),
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::{console, workspace};
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// The cargo that runs us, in the repository root.
@@ -59,6 +61,20 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         bail!("`{shown}` failed: {}", output.status);
     }
     String::from_utf8(output.stdout).with_context(|| format!("`{shown}` printed invalid UTF-8"))
+}
+
+/// Builds the one binary or example that these arguments of `cargo build` name, and returns where cargo put it.
+pub(crate) fn executable(target: &[&str]) -> Result<PathBuf> {
+    let mut command = cargo();
+    command.args(["build", "--quiet", "--message-format=json"]);
+    let shown = target.join(" ");
+    let messages =
+        output(command.args(target)).with_context(|| format!("cannot build `{shown}`"))?;
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .with_context(|| format!("cargo built `{shown}` and did not say where it is"))
 }
 
 /// Whether the command starts and succeeds, without showing its output.
