@@ -122,17 +122,21 @@ fn run<C: Product>(
     let from = as_compute::<C>(temp, input)?;
     let weight = as_dense::<C>(temp, weight)?;
     write_compute::<C>(temp, out, |to| {
-        fill_bias(plan, to, bias);
-        if to.is_empty() || from.is_empty() || weight.is_empty() {
+        let nothing = to.is_empty() || from.is_empty() || weight.is_empty();
+        let columns = !transposed && (plan.in_channels > 1 || plan.groups == 1);
+        // What products are not added to need not be cleared.
+        if nothing || !columns || bias.is_some() {
+            fill_bias(plan, to, bias);
+        }
+        if nothing {
             return Ok(());
         }
-        if transposed {
+        if columns {
+            columns::run(temp, plan, to, from, weight, bias.is_some())
+        } else if transposed {
             transposed::run(temp, plan, to, from, weight)
-        } else if plan.in_channels == 1 && plan.groups > 1 {
-            depthwise::run(plan, to, from, weight);
-            Ok(())
         } else {
-            columns::run(temp, plan, to, from, weight)
+            depthwise::run(temp, plan, to, from, weight)
         }
     })
 }

@@ -235,6 +235,11 @@ impl<const N: usize> Walk<N> {
             .position(|own| (0..N).all(|i| strides[i].is_none_or(|wanted| wanted == own[i])))
     }
 
+    /// Whether no stride leads backward.
+    pub(crate) fn is_forward(&self) -> bool {
+        self.strides.iter().flatten().all(|&stride| stride >= 0)
+    }
+
     /// The same positions in another order: with `dim` right around the innermost dimension.
     #[must_use]
     pub(crate) fn with_second_innermost(mut self, dim: usize) -> Self {

@@ -2,6 +2,8 @@
 
 use pulp::{Arch, NullaryFnOnce};
 
+use crate::number::Compute;
+
 /// Runs `work`, compiled several times over: for plain machines and for those with wider vectors. Only what is inlined into
 /// it gains, so `work` is a struct whose `call` is `#[inline(always)]`, or one of the loops below.
 #[inline(always)]
@@ -52,4 +54,19 @@ pub(crate) fn update<A: Copy>(to: &mut [A], from: &[A], f: impl Fn(A, A) -> A) {
         }
     }
     run(Work(to, from, f));
+}
+
+/// `to[i] += a[i] * b[i]`, as far as all slices go.
+pub(crate) fn add_products<A: Compute>(to: &mut [A], a: &[A], b: &[A]) {
+    struct Work<'a, A>(&'a mut [A], &'a [A], &'a [A]);
+    impl<A: Compute> NullaryFnOnce for Work<'_, A> {
+        type Output = ();
+        #[inline(always)]
+        fn call(self) {
+            for ((to, a), b) in self.0.iter_mut().zip(self.1).zip(self.2) {
+                *to = to.plus(a.times(*b));
+            }
+        }
+    }
+    run(Work(to, a, b));
 }

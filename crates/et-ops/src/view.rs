@@ -11,7 +11,10 @@ use crate::dispatch::word;
 use crate::elementwise::scratch;
 
 /// Edge of the square blocks that transpositions are done in.
-const TILE: usize = 16;
+const TILE: usize = 8;
+
+/// Rows of blocks that are done before the next columns: what a cache line has of the usual elements.
+const LINE: usize = 2 * TILE;
 
 /// A tensor's elements seen in another shape.
 #[derive(Clone, Debug)]
@@ -168,10 +171,11 @@ pub(crate) fn copy_walk<T: Copy>(
 ) -> Result<(), KernelError> {
     walk.check([to.len(), from.len()])?;
     let (_, [to_step, from_step]) = walk.inner();
+    // Walks backward are rare, and done plainly.
     if to_step == 1
-        && from_step != 1
-        && from_step != 0
+        && from_step > 1
         && let Some(dim) = walk.find([None, Some(1)])
+        && walk.is_forward()
     {
         return copy_transposed(walk.clone().with_second_innermost(dim), to, from);
     }
@@ -199,25 +203,56 @@ pub(crate) fn copy_walk<T: Copy>(
 /// The innermost dimension is dense in `to`, the one around it in `from`: square blocks, so that both sides use whole cache
 /// lines.
 fn copy_transposed<T: Copy>(walk: Walk<2>, to: &mut [T], from: &[T]) -> Result<(), KernelError> {
-    let (columns, [_, from_row]) = walk.inner();
+    let (columns, [_, from_pitch]) = walk.inner();
     let walk = walk.outer();
-    let (_, [to_row, _]) = walk.inner();
+    let (_, [to_pitch, _]) = walk.inner();
+    let [to_pitch, from_pitch] = [to_pitch as usize, from_pitch as usize];
     walk.runs(|[at, source], rows| {
-        for row in (0..rows).step_by(TILE) {
-            let rows = row..rows.min(row + TILE);
+        let [at, source] = [at as usize, source as usize];
+        for row in (0..rows).step_by(LINE) {
             for column in (0..columns).step_by(TILE) {
-                let columns = TILE.min(columns - column);
-                for row in rows.clone() {
-                    let at = at.wrapping_add(to_row * row as isize) as usize + column;
-                    let source = source + row as isize + from_row * column as isize;
-                    let mut source = source as usize;
-                    for to in &mut to[at..at + columns] {
-                        *to = from[source];
-                        source = source.wrapping_add_signed(from_row);
+                for row in (row..rows.min(row + LINE)).step_by(TILE) {
+                    let at = at + to_pitch * row + column;
+                    let source = source + from_pitch * column + row;
+                    let size = [TILE.min(rows - row), TILE.min(columns - column)];
+                    let (to, from) = (&mut to[at..], &from[source..]);
+                    if size == [TILE; 2] {
+                        transpose_tile((to, to_pitch), (from, from_pitch));
+                    } else {
+                        transpose_part((to, to_pitch), (from, from_pitch), size);
                     }
                 }
             }
         }
         Ok(())
     })
+}
+
+/// A whole tile: its lines are read at once, and written at once.
+fn transpose_tile<T: Copy>((to, to_pitch): (&mut [T], usize), (from, from_pitch): (&[T], usize)) {
+    let line = |i: usize| -> &[T; TILE] {
+        from[i * from_pitch..]
+            .first_chunk()
+            .expect("the walk was checked")
+    };
+    let lines: [&[T; TILE]; TILE] = std::array::from_fn(line);
+    for row in 0..TILE {
+        let to = &mut to[row * to_pitch..][..TILE];
+        for (to, line) in to.iter_mut().zip(lines) {
+            *to = line[row];
+        }
+    }
+}
+
+/// A tile at the edge.
+fn transpose_part<T: Copy>(
+    (to, to_pitch): (&mut [T], usize),
+    (from, from_pitch): (&[T], usize),
+    [rows, columns]: [usize; 2],
+) {
+    for row in 0..rows {
+        for column in 0..columns {
+            to[row * to_pitch + column] = from[column * from_pitch + row];
+        }
+    }
 }

@@ -14,12 +14,14 @@ const BLOCK_NBYTES: usize = 256 * 1024;
 /// Windows that are made at a time at least, however large their columns are.
 const LEAST_WINDOWS: usize = 16;
 
+/// Puts the products into the output, or adds them to it.
 pub(super) fn run<C: Product>(
     temp: &Arena,
     plan: &Plan,
     to: &mut [C],
     from: &[C],
     weight: &[C],
+    add: bool,
 ) -> Result<(), KernelError> {
     let (windows, taps) = (&plan.windows, plan.windows.taps());
     let depth = plan.in_channels * taps;
@@ -78,7 +80,7 @@ pub(super) fn run<C: Product>(
                     row_stride: plan.output.channel,
                     column_stride: pixel.unwrap_or(plan.output.spatial[2]),
                 };
-                C::multiply(extent, out, true, a, b)?;
+                C::multiply(extent, out, add, a, b)?;
                 first += count;
             }
         }

@@ -150,7 +150,9 @@ fn check(case: &Case) {
         Some((sizes, expected)) if expected.len() <= 4096 && !sizes.contains(&0) => {
             let done = op(case, &x, &w, &bias).run().unwrap();
             assert_eq!(done.sizes(0), sizes);
-            assert_close(&done.elements::<f32>(0), &expected, 1e-4);
+            // Sums of thousands of terms that cancel each other lose digits.
+            let terms = (case.channels[0] * case.kernel[0] * case.kernel[1]) as f32;
+            assert_close(&done.elements::<f32>(0), &expected, 1e-5 * terms.max(10.0));
         }
         Some(_) => {}
         None => op(case, &x, &w, &bias).fails("kernel.invalid-argument"),
@@ -208,4 +210,61 @@ fn one_dimension_without_a_batch() {
         .int(1)
         .out(F, 2)
         .gives(&[31f32, 42.], &[1, 2]);
+}
+
+#[test]
+fn wide_images_channel_by_channel() {
+    for kernel in [3, 5, 4] {
+        for stride in [1, 2, 3] {
+            for channels_last in [false, true] {
+                check(&Case {
+                    batch: 1,
+                    groups: 3,
+                    channels: [1, 1],
+                    size: [11, 70],
+                    kernel: [kernel; 2],
+                    stride: [1, stride],
+                    padding: [1, 2],
+                    dilation: [1, 1],
+                    transposed: false,
+                    channels_last,
+                    bias: true,
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn more_windows_than_are_made_at_a_time() {
+    for (transposed, channels_last) in [(false, false), (false, true), (true, false), (true, true)]
+    {
+        // So many channels that a block is a part of a row.
+        check(&Case {
+            batch: 1,
+            groups: 1,
+            channels: [700, 2],
+            size: [3, 40],
+            kernel: [3, 3],
+            stride: [1, 1],
+            padding: [1, 1],
+            dilation: [1, 1],
+            transposed,
+            channels_last,
+            bias: false,
+        });
+    }
+    check(&Case {
+        batch: 1,
+        groups: 1,
+        channels: [2, 700],
+        size: [1, 40],
+        kernel: [3, 3],
+        stride: [1, 1],
+        padding: [1, 20],
+        dilation: [1, 1],
+        transposed: true,
+        channels_last: false,
+        bias: false,
+    });
 }

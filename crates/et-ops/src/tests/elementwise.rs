@@ -245,3 +245,21 @@ fn empty_operands_give_empty_results() {
         .out(F, 2)
         .gives::<f32>(&[], &[0, 3]);
 }
+
+#[test]
+fn erf_is_close_everywhere() {
+    let x: Vec<f32> = (-600..=600).map(|i| i as f32 * 0.01).collect();
+    let expected: Vec<f32> = x.iter().map(|x| libm::erf(f64::from(*x)) as f32).collect();
+    Op::new("aten::erf.out")
+        .tensor(&x, &[1201])
+        .out(F, 1)
+        .gives_about(&expected, &[1201], 2e-7);
+    let ends = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0];
+    let done = Op::new("aten::erf.out")
+        .tensor(&ends, &[4])
+        .out(F, 1)
+        .run()
+        .unwrap();
+    let found = done.elements::<f32>(0);
+    assert!(found[0].is_nan() && found[1..] == [1.0, -1.0, -0.0]);
+}
