@@ -29,7 +29,7 @@ use et_schema::owned::ExecutionPlan;
 use self::alias::Aliases;
 pub use self::audit::Finding;
 pub use self::error::AnalysisError;
-use self::flow::Flow;
+pub(crate) use self::flow::Flow;
 use self::liveness::Liveness;
 pub use self::names::ValueIndex;
 use self::points::PointsTo;
@@ -49,6 +49,7 @@ pub struct Hints {
 #[derive(Debug)]
 pub struct Analysis<'a> {
     plan: &'a ExecutionPlan,
+    flow: Flow,
     storages: Storages,
     steps: Vec<Step>,
     aliases: Aliases,
@@ -67,17 +68,45 @@ impl<'a> Analysis<'a> {
         let flow = Flow::new(plan)?;
         let mut steps = step::steps(plan, &storages)?;
         Split::new(plan, &storages, &flow).apply(hints, &mut steps);
+        Ok(Self::from_parts(plan, storages, flow, steps))
+    }
+
+    /// Analyses a method whose steps are known.
+    pub(crate) fn with_steps(
+        plan: &'a ExecutionPlan,
+        steps: Vec<Step>,
+    ) -> Result<Self, AnalysisError> {
+        let (storages, flow) = (Storages::new(plan)?, Flow::new(plan)?);
+        Ok(Self::from_parts(plan, storages, flow, steps))
+    }
+
+    fn from_parts(
+        plan: &'a ExecutionPlan,
+        storages: Storages,
+        flow: Flow,
+        steps: Vec<Step>,
+    ) -> Self {
         let aliases = Aliases::new(plan, &storages, &flow, &steps);
         let points = PointsTo::new(&storages, &flow, &steps, &aliases);
         let liveness = Liveness::new(plan, &storages, &flow, &steps, &aliases, &points);
-        Ok(Self {
+        Self {
             plan,
+            flow,
             storages,
             steps,
             aliases,
             points,
             liveness,
-        })
+        }
+    }
+
+    pub(crate) fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
+    /// Whether writing one value may change the bytes of the other.
+    pub(crate) fn shares_bytes(&self, a: ValueIndex, b: ValueIndex) -> bool {
+        a == b || self.storages.overlap(a.get(), b.get())
     }
 
     /// What each instruction does with tensors, in order.

@@ -9,6 +9,9 @@
 //!
 //! [`compact`](mod@compact) puts both together: new places for the values of a method, in no more memory than before.
 //!
+//! [`propagate`](mod@propagate) makes a method device-aware: copies around the delegates that name a device, and memory
+//! on those devices.
+//!
 //! ```
 //! use et_planner::placement::{Instance, Limits, greedy, minimise, validate};
 //!
@@ -26,3 +29,4 @@
 pub mod analysis;
 pub mod compact;
 pub mod placement;
+pub mod propagate;

@@ -367,8 +367,9 @@ impl Devices {
 }
 
 fn has_no_memory(analysis: &Analysis<'_>, value: ValueIndex) -> bool {
-    let outputs = &analysis.storages.outputs;
-    analysis.storages.places[value.get()].is_none() && !outputs.contains(value.get())
+    let tensor = analysis.plan.values[value.get()].as_tensor();
+    tensor.is_some_and(|tensor| tensor.allocation_info.is_none() && tensor.nbytes() != Some(0))
+        && !analysis.storages.outputs.contains(value.get())
 }
 
 /// Whether an operator may name device tensors: it copies between devices, or only shows the same bytes anew.

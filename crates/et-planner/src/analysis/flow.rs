@@ -8,7 +8,7 @@ use super::error::AnalysisError;
 
 /// The control flow of a method. Nodes are its instructions, and one more for its end.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     /// Where each instruction may jump to.
     jumps: Vec<Option<usize>>,
     /// Jumps that are always taken.
@@ -43,11 +43,11 @@ impl Flow {
     }
 
     /// The number of the node that stands for the end.
-    pub(super) fn exit(&self) -> usize {
+    pub(crate) fn exit(&self) -> usize {
         self.jumps.len()
     }
 
-    pub(super) fn successors(&self, node: usize) -> impl Iterator<Item = usize> {
+    pub(crate) fn successors(&self, node: usize) -> impl Iterator<Item = usize> {
         let next = self
             .always
             .get(node)

@@ -28,6 +28,15 @@ pub struct Step {
 }
 
 impl Step {
+    /// A step that makes the bytes of one value those of another.
+    pub(crate) fn copy(from: ValueIndex, to: ValueIndex) -> Self {
+        Self {
+            reads: vec![from],
+            writes: vec![to],
+            ..Self::default()
+        }
+    }
+
     /// All tensors that the step names, each once or more.
     pub fn mentions(&self) -> impl Iterator<Item = ValueIndex> {
         let moves = self.moves.iter().flat_map(|&(to, from)| [to, from]);

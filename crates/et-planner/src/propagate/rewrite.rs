@@ -1,0 +1,601 @@
+//! The copies around delegates, and the method with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use et_device::Device;
+use et_schema::Dynamism;
+use et_schema::owned::{
+    Chain, DelegateCall, ExecutionPlan, ExtraTensorInfo, FrameList, Instruction, KernelCall,
+    Operator, Tensor, Value,
+};
+
+use super::available::available;
+use super::{MethodOptions, MethodReport, set_device};
+use crate::analysis::{Analysis, Step, ValueIndex};
+
+/// A device value that a delegate gave, and where the host's copy of it is sure to be the same.
+struct Given {
+    device: Device,
+    host: ValueIndex,
+    twin: ValueIndex,
+    available: Vec<bool>,
+}
+
+/// A call of a device delegate, with what stands for its operands.
+struct Call {
+    node: usize,
+    device: Device,
+    /// Host value → device value.
+    operands: BTreeMap<ValueIndex, ValueIndex>,
+    /// Values to copy before the call: host → device.
+    h2d: Vec<(ValueIndex, ValueIndex)>,
+    /// Values to copy after it: device → host.
+    d2h: Vec<(ValueIndex, ValueIndex)>,
+}
+
+/// A method in the making.
+pub(super) struct Rewrite<'a> {
+    method: &'a ExecutionPlan,
+    analysis: &'a Analysis<'a>,
+    targets: &'a BTreeMap<u32, Device>,
+    options: &'a MethodOptions,
+    report: MethodReport,
+    values: Vec<Value>,
+    outputs: Vec<i32>,
+    /// Device values that show the bytes of another: alias → the one that has memory.
+    aliases: BTreeMap<ValueIndex, ValueIndex>,
+    /// Host values that name the bytes which an argument may show: new value → argument.
+    views: BTreeMap<ValueIndex, ValueIndex>,
+    given: Vec<Given>,
+    calls: Vec<Call>,
+    /// Returned device values whose memory the caller gives.
+    by_caller: BTreeSet<ValueIndex>,
+    /// Inputs that the caller gives on a device.
+    device_inputs: BTreeMap<ValueIndex, Device>,
+}
+
+impl<'a> Rewrite<'a> {
+    pub(super) fn new(
+        method: &'a ExecutionPlan,
+        analysis: &'a Analysis<'a>,
+        targets: &'a BTreeMap<u32, Device>,
+        options: &'a MethodOptions,
+        report: MethodReport,
+    ) -> Self {
+        Self {
+            method,
+            analysis,
+            targets,
+            options,
+            report,
+            values: method.values.clone(),
+            outputs: method.outputs.clone(),
+            aliases: BTreeMap::new(),
+            views: BTreeMap::new(),
+            given: Vec::new(),
+            calls: Vec::new(),
+            by_caller: BTreeSet::new(),
+            device_inputs: BTreeMap::new(),
+        }
+    }
+
+    /// Decides about every operand of every device delegate.
+    pub(super) fn run(&mut self) {
+        let calls: Vec<(usize, Device)> = self.device_calls().collect();
+        if self.options.skip_h2d {
+            self.find_device_inputs(&calls);
+        }
+        // Outputs first: a loop may bring them back to an earlier call.
+        for &(node, device) in &calls {
+            let call = self.outputs_of(node, device);
+            self.calls.push(call);
+        }
+        for number in 0..self.calls.len() {
+            self.inputs_of(number);
+        }
+        if self.options.skip_d2h {
+            self.return_device_values();
+        }
+        self.drop_unneeded_copies();
+    }
+
+    fn device_calls(&self) -> impl Iterator<Item = (usize, Device)> {
+        let instructions = self
+            .method
+            .chains
+            .iter()
+            .flat_map(|chain| &chain.instructions);
+        instructions.enumerate().filter_map(|(node, instruction)| {
+            let Instruction::DelegateCall(DelegateCall { delegate_index, .. }) = instruction else {
+                return None;
+            };
+            let delegate = u32::try_from(*delegate_index).ok()?;
+            Some((node, *self.targets.get(&delegate)?))
+        })
+    }
+
+    fn step(&self, node: usize) -> &'a Step {
+        &self.analysis.steps()[node]
+    }
+
+    fn tensor(&self, value: ValueIndex) -> &Tensor {
+        self.values[value.get()]
+            .as_tensor()
+            .expect("steps name tensors only")
+    }
+
+    fn nbytes(&self, value: ValueIndex) -> u64 {
+        self.tensor(value).nbytes().unwrap_or(0)
+    }
+
+    /// A new value on a device, of the same kind as a host value, without memory as yet.
+    fn twin(&mut self, host: ValueIndex, device: Device) -> ValueIndex {
+        let mut twin = self.tensor(host).clone();
+        twin.data_buffer_idx = 0;
+        twin.allocation_info = None;
+        twin.extra_tensor_info = Some(ExtraTensorInfo::default());
+        set_device(&mut twin, device);
+        self.values.push(Value::Tensor(twin));
+        ValueIndex::new(self.values.len() - 1)
+    }
+
+    fn outputs_of(&mut self, node: usize, device: Device) -> Call {
+        let mut call = Call {
+            node,
+            device,
+            operands: BTreeMap::new(),
+            h2d: Vec::new(),
+            d2h: Vec::new(),
+        };
+        for host in self.step(node).changes().collect::<Vec<_>>() {
+            if call.operands.contains_key(&host) {
+                continue;
+            }
+            let twin = self.twin(host, device);
+            call.operands.insert(host, twin);
+            call.d2h.push((twin, host));
+            let available = available(self.analysis, node, host);
+            self.given.push(Given {
+                device,
+                host,
+                twin,
+                available,
+            });
+        }
+        call
+    }
+
+    fn inputs_of(&mut self, number: usize) {
+        let (node, device) = (self.calls[number].node, self.calls[number].device);
+        let step = self.step(node);
+        // What is also written has a twin already, which needs the bytes from before.
+        for &host in &step.updates {
+            let twin = self.calls[number].operands[&host];
+            self.calls[number].h2d.push((host, twin));
+            self.report.both_ways.push(host);
+        }
+        for &(host, _) in &step.either {
+            let twin = self.calls[number].operands[&host];
+            // Under its own name it would seem to be state, since it is read before it is written.
+            let view = self.tensor(host).clone();
+            self.values.push(Value::Tensor(view));
+            let view = ValueIndex::new(self.values.len() - 1);
+            self.views.insert(view, host);
+            self.calls[number].h2d.push((view, twin));
+            self.report.both_ways.push(host);
+        }
+        for &host in &step.reads {
+            if self.calls[number].operands.contains_key(&host) {
+                continue;
+            }
+            let operand = if self.device_inputs.get(&host) == Some(&device) {
+                host
+            } else if let Some(twin) = self.on_device_already(node, host, device) {
+                self.report.elided += 1;
+                twin
+            } else {
+                let twin = self.twin(host, device);
+                self.calls[number].h2d.push((host, twin));
+                twin
+            };
+            self.calls[number].operands.insert(host, operand);
+        }
+        self.order_copies(number);
+    }
+
+    /// Copies in the order of the call's arguments.
+    fn order_copies(&mut self, number: usize) {
+        let call = &mut self.calls[number];
+        call.h2d.sort_by_key(|&(host, _)| {
+            let argument = self.views.get(&host).copied().unwrap_or(host);
+            host_position(self.method, call.node, argument)
+        });
+        call.h2d
+            .retain(|&(host, _)| !is_static_and_empty(&self.values, host));
+        call.d2h
+            .retain(|&(_, host)| !is_static_and_empty(&self.values, host));
+    }
+
+    /// The device value that has the bytes of `host` before `node`, if there is one on every path.
+    fn on_device_already(
+        &mut self,
+        node: usize,
+        host: ValueIndex,
+        device: Device,
+    ) -> Option<ValueIndex> {
+        let bases = self.analysis.bases(host);
+        let [base] = bases.as_slice() else {
+            return None;
+        };
+        let fits =
+            |given: &&Given| given.device == device && given.host == *base && given.available[node];
+        let (base, twin) = self
+            .given
+            .iter()
+            .find(fits)
+            .map(|given| (given.host, given.twin))?;
+        if base == host {
+            return Some(twin);
+        }
+        if !self.shows_all(host, base) {
+            return None;
+        }
+        // The same bytes in another shape: a second value at the same place.
+        let alias = self.twin(host, device);
+        self.aliases.insert(alias, twin);
+        Some(alias)
+    }
+
+    /// Whether two values have the same bytes in the same order, whatever their shapes.
+    fn shows_all(&self, view: ValueIndex, base: ValueIndex) -> bool {
+        let plain = |value| {
+            let tensor = self.tensor(value);
+            let in_order = tensor
+                .dim_order
+                .iter()
+                .enumerate()
+                .all(|(at, &dim)| at == dim as usize);
+            in_order && tensor.shape_dynamism == Dynamism::Static
+        };
+        let same = |f: fn(&Tensor) -> Option<u64>| f(self.tensor(view)) == f(self.tensor(base));
+        let offset = |tensor: &Tensor| tensor.allocation_info.map(|place| place.memory_offset);
+        plain(view) && plain(base) && same(Tensor::nbytes) && same(offset)
+    }
+
+    /// Inputs that nothing but delegates of one device needs are taken on that device.
+    fn find_device_inputs(&mut self, calls: &[(usize, Device)]) {
+        let device_of: BTreeMap<usize, Device> = calls.iter().copied().collect();
+        for &input in &self.method.inputs {
+            let Ok(input) = usize::try_from(input).map(ValueIndex::new) else {
+                continue;
+            };
+            if self.values[input.get()].as_tensor().is_none() {
+                continue;
+            }
+            let mut users: BTreeSet<Option<Device>> = BTreeSet::new();
+            for (node, step) in self.analysis.steps().iter().enumerate() {
+                let reads_only = step.reads.contains(&input);
+                for mentioned in step.mentions().filter(|value| self.shows(*value, input)) {
+                    let device = device_of
+                        .get(&node)
+                        .filter(|_| reads_only && mentioned == input);
+                    users.insert(device.copied());
+                }
+            }
+            if self.outputs_show(input) {
+                users.insert(None);
+            }
+            match users.into_iter().collect::<Vec<_>>().as_slice() {
+                [Some(device)] => self.take_on_device(input, *device),
+                [] | [None] => {}
+                _ => self.report.kept_inputs.push(input),
+            }
+        }
+    }
+
+    fn shows(&self, value: ValueIndex, base: ValueIndex) -> bool {
+        value == base || self.analysis.bases(value).contains(&base)
+    }
+
+    fn outputs_show(&self, value: ValueIndex) -> bool {
+        let outputs = self
+            .method
+            .outputs
+            .iter()
+            .filter_map(|&output| usize::try_from(output).ok());
+        outputs
+            .map(ValueIndex::new)
+            .any(|output| self.shows(output, value))
+    }
+
+    fn take_on_device(&mut self, input: ValueIndex, device: Device) {
+        if let Some(tensor) = self.values[input.get()].as_tensor_mut() {
+            // Callers cannot put anything into planned device memory.
+            tensor.allocation_info = None;
+            set_device(tensor, device);
+        }
+        self.device_inputs.insert(input, device);
+    }
+
+    /// Returns what a delegate gave from its device, where that is sure to be what is returned.
+    fn return_device_values(&mut self) {
+        let exit = self.analysis.steps().len();
+        for output in &mut self.outputs {
+            let Ok(host) = usize::try_from(*output).map(ValueIndex::new) else {
+                continue;
+            };
+            let mut given = self.given.iter();
+            let Some(given) = given.find(|given| given.host == host && given.available[exit])
+            else {
+                continue;
+            };
+            *output = i32::try_from(given.twin.get()).unwrap_or(*output);
+            let planned = self.method.values[host.get()].as_tensor();
+            if planned.is_some_and(|tensor| tensor.allocation_info.is_none()) {
+                self.by_caller.insert(given.twin);
+            }
+        }
+    }
+
+    /// Drops copies to host values that nobody on the host needs.
+    fn drop_unneeded_copies(&mut self) {
+        let mut needed = BTreeSet::new();
+        let mut need = |value: ValueIndex| needed.extend(self.analysis.bases(value));
+        let device_calls: BTreeSet<usize> = self.calls.iter().map(|call| call.node).collect();
+        for (node, step) in self.analysis.steps().iter().enumerate() {
+            if !device_calls.contains(&node) {
+                let sources = step.moves.iter().map(|&(_, source)| source);
+                let read = step
+                    .reads
+                    .iter()
+                    .chain(&step.updates)
+                    .copied()
+                    .chain(sources);
+                let owners = step.either.iter().map(|&(_, owner)| owner);
+                read.chain(owners).for_each(&mut need);
+            }
+        }
+        for call in &self.calls {
+            let known = call
+                .h2d
+                .iter()
+                .filter(|(host, _)| !self.views.contains_key(host));
+            known.for_each(|&(host, _)| need(host));
+            self.step(call.node)
+                .either
+                .iter()
+                .for_each(|&(_, owner)| need(owner));
+        }
+        let outputs = self
+            .outputs
+            .iter()
+            .filter_map(|&output| usize::try_from(output).ok());
+        for output in outputs.filter(|&output| output < self.method.values.len()) {
+            need(ValueIndex::new(output));
+        }
+        for call in &mut self.calls {
+            call.d2h
+                .retain(|(_, host)| needed.contains(host) || self.analysis.is_persistent(*host));
+        }
+    }
+
+    /// Writes the method, and says what its steps are; device values have no memory as yet.
+    pub(super) fn finish(mut self, method: &mut ExecutionPlan) -> (Rewritten, MethodReport) {
+        let mut writer = Writer::new(&self.method.operators);
+        let chain = self.method.chains.first().cloned().unwrap_or_default();
+        let mut calls = std::mem::take(&mut self.calls).into_iter().peekable();
+        for (node, instruction) in chain.instructions.iter().enumerate() {
+            writer.begin(node);
+            let step = self.analysis.steps()[node].clone();
+            match calls.next_if(|call| call.node == node) {
+                Some(call) => self.write_call(&call, instruction, step, &mut writer),
+                None => writer.push(instruction.clone(), step),
+            }
+        }
+        writer.begin(chain.instructions.len());
+        let (chain, operators, steps) = writer.finish(chain);
+        method.values = self.values;
+        method.outputs = self.outputs;
+        method.operators = operators;
+        method.chains = vec![chain];
+        (
+            Rewritten {
+                steps,
+                aliases: self.aliases,
+                by_caller: self.by_caller,
+            },
+            self.report,
+        )
+    }
+
+    fn write_call(
+        &mut self,
+        call: &Call,
+        instruction: &Instruction,
+        mut step: Step,
+        writer: &mut Writer,
+    ) {
+        for &(host, twin) in &call.h2d {
+            self.report.h2d.add(self.nbytes(host));
+            writer.copy("et_copy::_h2d_copy", host, twin);
+        }
+        let Instruction::DelegateCall(original) = instruction else {
+            return;
+        };
+        let args = original
+            .args
+            .iter()
+            .map(|&argument| self.operand(call, argument))
+            .collect();
+        let delegate_index = original.delegate_index;
+        let on_device = |value: &mut ValueIndex| {
+            let operand = call.operands.get(value).copied().unwrap_or(*value);
+            *value = self.aliases.get(&operand).copied().unwrap_or(operand);
+        };
+        step.reads.iter_mut().for_each(on_device);
+        step.writes.iter_mut().for_each(on_device);
+        step.updates.iter_mut().for_each(on_device);
+        // Its twin got the bytes that it may show.
+        let mut either: Vec<ValueIndex> = step
+            .either
+            .drain(..)
+            .map(|(argument, _)| argument)
+            .collect();
+        either.iter_mut().for_each(on_device);
+        step.updates.extend(either);
+        writer.push(
+            Instruction::DelegateCall(DelegateCall {
+                delegate_index,
+                args,
+            }),
+            step,
+        );
+        for &(twin, host) in &call.d2h {
+            self.report.d2h.add(self.nbytes(host));
+            writer.copy("et_copy::_d2h_copy", twin, host);
+        }
+    }
+
+    /// What stands for an argument of a call: the device value, or a new list of them.
+    fn operand(&mut self, call: &Call, argument: i32) -> i32 {
+        let operand = |value: i32| {
+            let host = usize::try_from(value).ok().map(ValueIndex::new)?;
+            i32::try_from(call.operands.get(&host)?.get()).ok()
+        };
+        let on_device = |items: &[i32]| -> Vec<i32> {
+            items
+                .iter()
+                .map(|&item| operand(item).unwrap_or(item))
+                .collect()
+        };
+        let list = usize::try_from(argument)
+            .ok()
+            .and_then(|argument| self.values.get(argument));
+        let list = match list {
+            Some(Value::TensorList(items)) => Value::TensorList(on_device(items)),
+            Some(Value::OptionalTensorList(items)) => Value::OptionalTensorList(on_device(items)),
+            _ => return operand(argument).unwrap_or(argument),
+        };
+        // A list must come after its items, so the old one cannot be pointed at them.
+        self.values.push(list);
+        i32::try_from(self.values.len() - 1).unwrap_or(argument)
+    }
+}
+
+fn is_static_and_empty(values: &[Value], value: ValueIndex) -> bool {
+    values[value.get()].as_tensor().is_some_and(|tensor| {
+        tensor.nbytes() == Some(0) && tensor.shape_dynamism == Dynamism::Static
+    })
+}
+
+/// Where among a call's arguments a value comes first; items of lists count with their list.
+fn host_position(method: &ExecutionPlan, node: usize, value: ValueIndex) -> usize {
+    let mut instructions = method.chains.iter().flat_map(|chain| &chain.instructions);
+    let Some(Instruction::DelegateCall(call)) = instructions.nth(node) else {
+        return 0;
+    };
+    let is_value = |index: i32| usize::try_from(index) == Ok(value.get());
+    let names = |&argument: &i32| {
+        let list = usize::try_from(argument)
+            .ok()
+            .and_then(|argument| method.values.get(argument));
+        match list {
+            Some(Value::TensorList(items) | Value::OptionalTensorList(items)) => {
+                items.iter().any(|&item| is_value(item))
+            }
+            _ => is_value(argument),
+        }
+    };
+    call.args.iter().position(names).unwrap_or(usize::MAX)
+}
+
+/// A method whose device values have no memory as yet.
+pub(super) struct Rewritten {
+    /// What each instruction does.
+    pub(super) steps: Vec<Step>,
+    /// Device values at the place of another.
+    pub(super) aliases: BTreeMap<ValueIndex, ValueIndex>,
+    /// Device values whose memory the caller gives.
+    pub(super) by_caller: BTreeSet<ValueIndex>,
+}
+
+/// The instructions of a method, with others between.
+struct Writer {
+    instructions: Vec<Instruction>,
+    steps: Vec<Step>,
+    /// For each new instruction the old one that it belongs to.
+    origins: Vec<usize>,
+    /// For each old instruction, and the end, the first new one that belongs to it.
+    starts: Vec<usize>,
+    operators: Vec<Operator>,
+}
+
+impl Writer {
+    fn new(operators: &[Operator]) -> Self {
+        Self {
+            instructions: Vec::new(),
+            steps: Vec::new(),
+            origins: Vec::new(),
+            starts: Vec::new(),
+            operators: operators.to_vec(),
+        }
+    }
+
+    fn begin(&mut self, node: usize) {
+        debug_assert_eq!(self.starts.len(), node);
+        self.starts.push(self.instructions.len());
+    }
+
+    fn push(&mut self, instruction: Instruction, step: Step) {
+        self.instructions.push(instruction);
+        self.steps.push(step);
+        self.origins.push(self.starts.len() - 1);
+    }
+
+    fn copy(&mut self, name: &str, from: ValueIndex, to: ValueIndex) {
+        let op_index = self.operator(name);
+        let index = |value: ValueIndex| i32::try_from(value.get()).unwrap_or(i32::MAX);
+        let args = vec![index(from), index(to), index(to)];
+        let call = Instruction::KernelCall(KernelCall { op_index, args });
+        self.push(call, Step::copy(from, to));
+    }
+
+    fn operator(&mut self, name: &str) -> i32 {
+        let is_it = |operator: &Operator| operator.name == name && operator.overload == "out";
+        let index = self.operators.iter().position(is_it).unwrap_or_else(|| {
+            self.operators.push(Operator {
+                name: name.to_owned(),
+                overload: "out".to_owned(),
+            });
+            self.operators.len() - 1
+        });
+        i32::try_from(index).unwrap_or(i32::MAX)
+    }
+
+    /// The chain with its jumps and source lines moved along.
+    fn finish(mut self, old: Chain) -> (Chain, Vec<Operator>, Vec<Step>) {
+        for instruction in &mut self.instructions {
+            if let Instruction::JumpFalseCall(call) = instruction {
+                let target = usize::try_from(call.destination_instruction).ok();
+                let target = target.and_then(|target| self.starts.get(target));
+                let target = target.and_then(|&target| i32::try_from(target).ok());
+                call.destination_instruction = target.unwrap_or(call.destination_instruction);
+            }
+        }
+        let stacktrace = old.stacktrace.map(|frames| {
+            let of = |&origin: &usize| {
+                frames
+                    .get(origin)
+                    .cloned()
+                    .unwrap_or_else(FrameList::default)
+            };
+            self.origins.iter().map(of).collect()
+        });
+        let chain = Chain {
+            instructions: self.instructions,
+            stacktrace,
+            ..old
+        };
+        (chain, self.operators, self.steps)
+    }
+}
