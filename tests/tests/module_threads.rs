@@ -61,12 +61,10 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-const fn repetitions(optimised: usize, debug: usize) -> usize {
-    if cfg!(debug_assertions) {
-        debug
-    } else {
-        optimised
-    }
+/// The larger number in an optimised build, or if `ET_TESTS_FULL` is set.
+fn repetitions(all: usize, some: usize) -> usize {
+    let full = cfg!(not(debug_assertions)) || std::env::var_os("ET_TESTS_FULL").is_some();
+    if full { all } else { some }
 }
 
 fn is_send<T: Send>() {}

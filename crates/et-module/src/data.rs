@@ -150,6 +150,18 @@ pub(crate) struct MethodData<'a> {
 }
 
 impl MethodData<'_> {
+    /// No name may be both in a data file and in the program: which one is meant?
+    pub(crate) fn check_duplicates(&self) -> Result<(), Error> {
+        let mut names = self.program.view().named_data().map(|entry| entry.key);
+        match names.find(|name| self.files.owners.contains_key(*name)) {
+            Some(name) => Err(ErrorKind::DuplicateData {
+                name: name.to_owned(),
+            }
+            .into()),
+            None => Ok(()),
+        }
+    }
+
     fn segment_of(&self, key: &str) -> Option<u32> {
         self.program
             .view()

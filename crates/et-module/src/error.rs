@@ -97,8 +97,8 @@ pub enum ErrorKind {
         /// What the data file says.
         found: String,
     },
-    /// Two data files have the same name.
-    #[error("`{name}` is in more than one data file")]
+    /// Two data files have the same name, or a data file and the program.
+    #[error("`{name}` is in more than one of the program and its data files")]
     DuplicateData {
         /// The name.
         name: String,

@@ -127,6 +127,7 @@ fn load(
     let plan = meta.plan();
     let kernels = find_kernels(&plan, environment)?;
     let backends = find_backends(&plan, environment)?;
+    data.check_duplicates()?;
     check_external(&plan, &data)?;
 
     let (planned, initialised) =
