@@ -622,27 +622,29 @@ fn strip(method: &ExecutionPlan) -> ExecutionPlan {
             (_, args) => Some((args[0], args[1])),
         })
         .collect();
-    // What a delegate gives gets a new place behind all others: copies kept it from the call's inputs.
+    // What a delegate gives gets a new place behind all others, and its views with it: copies kept it from the call's
+    // inputs.
+    let analysis = Analysis::new(method, &Hints::default()).unwrap();
+    let mut moved = BTreeMap::new();
     for (number, value) in stripped.values.iter_mut().enumerate() {
-        let number = i32::try_from(number).unwrap();
         let Some(tensor) = value.as_tensor_mut() else {
             continue;
         };
-        let is_on_device = tensor.device().0 != 0;
+        let index = i32::try_from(number).unwrap();
+        let group = analysis.group(ValueIndex::new(number));
+        let was_on_device = tensor.device().0 != 0;
+        let is_given = host.iter().any(|(from, to)| *to == index && *from < index);
         tensor.set_device(0, 0);
-        if is_on_device {
-            tensor.allocation_info = None;
+        if tensor.allocation_info.is_none() {
+            continue;
         }
-        let is_given = host
-            .iter()
-            .any(|(from, to)| *to == number && *from < number);
-        if is_given && tensor.allocation_info.is_some()
-            || is_on_device && !host.contains_key(&number)
-        {
+        if was_on_device && host.contains_key(&index) {
+            tensor.allocation_info = None;
+        } else if was_on_device || is_given || moved.contains_key(&group) {
             let size = &mut stripped.non_const_buffer_sizes[1];
-            let offset = u64::try_from(*size).unwrap();
+            let offset = *moved.entry(group).or_insert(*size);
             *size += i64::try_from(tensor.nbytes().unwrap().next_multiple_of(16)).unwrap();
-            *tensor = tensor.clone().planned(1, offset);
+            *tensor = tensor.clone().planned(1, u64::try_from(offset).unwrap());
         }
     }
     let is_copy = |instruction: &&Instruction| copied(method, instruction).is_some();
@@ -723,15 +725,11 @@ fn stripped_programs_get_the_same_copies_again_or_fewer() {
             let ours = copies(&again);
             let counted = [report.h2d.count, report.d2h.count];
             assert_eq!(ours.each_ref().map(Vec::len), counted);
-            let copied = |sizes: &[u64]| {
-                sizes
-                    .iter()
-                    .copied()
-                    .filter(|size| *size > 0)
-                    .collect::<Vec<_>>()
-            };
-            for (ours, theirs) in ours.iter().zip(&theirs) {
-                assert_eq!(*ours, copied(theirs), "{}", path.display());
+            for (ours, mut theirs) in ours.iter().zip(theirs) {
+                theirs.retain(|size| *size > 0);
+                let fewer =
+                    ours.len() < theirs.len() && ours.iter().sum::<u64>() < theirs.iter().sum();
+                assert!(fewer || *ours == theirs, "{}", path.display());
             }
             assert!(
                 device_bytes(&again) <= device_bytes(method),
