@@ -9,6 +9,7 @@ mod error;
 mod memory;
 mod rewrite;
 mod target;
+mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
 
