@@ -136,29 +136,17 @@ fn bases(
     if writers.values.is_empty() {
         return Vec::new();
     }
-    let mut before = vec![Set::new(writers.values.len()); flow.exit() + 1];
+    let mut start = Set::new(writers.values.len());
     for (at, &value) in writers.values.iter().enumerate() {
         if storages.inputs.contains(value) {
-            before[0].insert(at);
+            start.insert(at);
         }
     }
-    loop {
-        let mut changed = false;
-        for node in 0..flow.exit() {
-            let after = writers.after(node, &before[node]);
-            for next in flow.successors(node) {
-                changed |= before[next].unite(&after);
-            }
-        }
-        // Without a jump back, one pass in order has seen every path.
-        if !changed || flow.is_straight() {
-            break;
-        }
-    }
-    let mut found = Set::new(writers.values.len());
-    for &node in uses {
-        found.unite(&before[node]);
-    }
+    let found = if flow.is_linear() {
+        writers.before_uses(start, uses)
+    } else {
+        writers.before_uses_on_all_paths(start, uses, flow)
+    };
     found.iter().map(|at| writers.values[at]).collect()
 }
 
@@ -187,6 +175,45 @@ impl Writers {
             by_node.push((places, covers));
         }
         Self { values, by_node }
+    }
+
+    /// Who may have written last before any of `uses`, which are in order, where there are no jumps.
+    fn before_uses(&self, mut state: Set, uses: &[usize]) -> Set {
+        let mut found = Set::new(self.values.len());
+        let mut node = 0;
+        for &next in uses {
+            while node < next {
+                if !self.by_node[node].0.is_empty() {
+                    state = self.after(node, &state);
+                }
+                node += 1;
+            }
+            found.unite(&state);
+        }
+        found
+    }
+
+    fn before_uses_on_all_paths(&self, start: Set, uses: &[usize], flow: &Flow) -> Set {
+        let mut before = vec![Set::new(self.values.len()); flow.exit() + 1];
+        before[0] = start;
+        loop {
+            let mut changed = false;
+            for node in 0..flow.exit() {
+                let after = self.after(node, &before[node]);
+                for next in flow.successors(node) {
+                    changed |= before[next].unite(&after);
+                }
+            }
+            // Without a jump back, one pass in order has seen every path.
+            if !changed || flow.is_straight() {
+                break;
+            }
+        }
+        let mut found = Set::new(self.values.len());
+        for &node in uses {
+            found.unite(&before[node]);
+        }
+        found
     }
 
     fn after(&self, node: usize, before: &Set) -> Set {

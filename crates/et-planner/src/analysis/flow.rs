@@ -13,6 +13,7 @@ pub(crate) struct Flow {
     jumps: Vec<Option<usize>>,
     /// Jumps that are always taken.
     always: Vec<bool>,
+    linear: bool,
 }
 
 impl Flow {
@@ -39,7 +40,12 @@ impl Flow {
             always.push(taken == Some(true));
             jumps.push(jump);
         }
-        Ok(Self { jumps, always })
+        let linear = jumps.iter().all(Option::is_none);
+        Ok(Self {
+            jumps,
+            always,
+            linear,
+        })
     }
 
     /// The number of the node that stands for the end.
@@ -59,6 +65,9 @@ impl Flow {
 
     /// Whether a run may go from after `from` to `to`.
     pub(super) fn reaches(&self, from: usize, to: usize) -> bool {
+        if self.is_linear() {
+            return from < to;
+        }
         let mut seen = vec![false; self.exit() + 1];
         let mut open: Vec<usize> = self.successors(from).collect();
         while let Some(node) = open.pop() {
@@ -77,6 +86,11 @@ impl Flow {
         let back =
             |(node, jump): (usize, &Option<usize>)| Some((jump.filter(|&to| to <= node)?, node));
         self.jumps.iter().enumerate().filter_map(back)
+    }
+
+    /// Whether there are no jumps: every instruction runs once, in order.
+    pub(super) fn is_linear(&self) -> bool {
+        self.linear
     }
 
     /// Whether instructions only ever run in order, each at most once.
