@@ -171,21 +171,21 @@ impl Current<'_> {
     /// Free and total bytes of the device, by the driver.
     pub(crate) fn memory_info(&self) -> Result<(u64, u64), DeviceError> {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: a context is current.
+        // SAFETY: `Context::enter` made a context current on this thread before `self` could be.
         self.check(unsafe { self.driver().memory_get_info(&mut free, &mut total) })?;
         Ok((free as u64, total as u64))
     }
 
     /// Waits for everything queued on the device.
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
-        // SAFETY: a context is current.
+        // SAFETY: `Context::enter` made a context current on this thread before `self` could be.
         self.check(unsafe { self.driver().context_synchronize() })
     }
 
     /// A block outside of any pool, usable at once.
     pub(crate) fn allocate(&self, nbytes: usize) -> Result<u64, Status> {
         let mut address = 0;
-        // SAFETY: a context is current.
+        // SAFETY: `Context::enter` made a context current on this thread before `self` could be.
         let status = unsafe { self.driver().memory_alloc(&mut address, nbytes) };
         if status.is_ok() {
             Ok(address)

@@ -70,7 +70,7 @@ impl Pool {
 
     fn set_release_threshold(&self, mut nbytes: u64) -> Result<(), DeviceError> {
         let value = (&raw mut nbytes).cast();
-        // SAFETY: the pool is live; this attribute is a u64, which the driver only reads.
+        // SAFETY: the pool lives as long as `self`; this attribute is a u64, which the driver only reads.
         let status = unsafe {
             self.context
                 .driver
@@ -82,7 +82,7 @@ impl Pool {
     fn attribute(&self, number: c_int) -> Result<u64, DeviceError> {
         let mut value = 0u64;
         let place = (&raw mut value).cast();
-        // SAFETY: the pool is live; the attributes asked for here are u64s.
+        // SAFETY: the pool lives as long as `self`; the attributes asked for here are u64s.
         let status = unsafe {
             self.context
                 .driver
@@ -111,7 +111,7 @@ impl Pool {
     /// Gives unused memory back to the system, down to `keep_bytes`.
     pub(crate) fn trim(&self, keep_bytes: u64) -> Result<(), DeviceError> {
         let keep = usize::try_from(keep_bytes).unwrap_or(usize::MAX);
-        // SAFETY: the pool is live.
+        // SAFETY: the pool was made in `create` and lives as long as `self`.
         self.context
             .check(unsafe { self.context.driver.pool_trim(self.handle, keep) })
     }
@@ -124,7 +124,7 @@ impl Pool {
         stream: StreamId,
     ) -> Result<u64, Status> {
         let mut address = 0;
-        // SAFETY: the pool is live, and so is the stream by whoever made its id; a context is current.
+        // SAFETY: the pool is live, and so is the stream by whoever made its id; `current` stands for a context.
         let status = unsafe {
             current
                 .driver()
@@ -147,7 +147,7 @@ pub(crate) unsafe fn free_on(
     address: u64,
     stream: StreamId,
 ) -> Result<(), DeviceError> {
-    // SAFETY: by this function's contract; a context is current.
+    // SAFETY: by this function's contract; `current` stands for a context that is current.
     current.check(unsafe { current.driver().free_async(address, stream.raw()) })
 }
 

@@ -56,7 +56,7 @@ impl StreamId {
     pub(crate) fn settle(self, current: &Current<'_>) -> Result<(), DeviceError> {
         let outcome = self.synchronize(current);
         if outcome.is_err() {
-            // SAFETY: a context is current.
+            // SAFETY: a context is current as long as `current` lives, which `Context::enter` saw to.
             let status = unsafe { current.driver().context_synchronize() };
             if !status.is_ok() {
                 current.context().poison(status);
@@ -178,7 +178,7 @@ impl Stream {
         const NON_BLOCKING: u32 = 1;
         let current = context.enter()?;
         let mut handle = 0;
-        // SAFETY: a context is current.
+        // SAFETY: a context is current as long as `current` lives, which `Context::enter` saw to.
         current.check(unsafe { current.driver().stream_create(&mut handle, NON_BLOCKING) })?;
         Ok(Stream {
             context: Arc::clone(context),
@@ -215,7 +215,7 @@ impl Event {
         /// Without time stamps, which cost more than the rest.
         const DISABLE_TIMING: u32 = 2;
         let mut handle = 0;
-        // SAFETY: a context is current.
+        // SAFETY: a context is current as long as `current` lives, which `Context::enter` saw to.
         current.check(unsafe { current.driver().event_create(&mut handle, DISABLE_TIMING) })?;
         Ok(Event {
             context: Arc::clone(context),
