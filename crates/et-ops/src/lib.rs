@@ -10,6 +10,7 @@
 //! ```
 //! assert!(et_ops::registry().get("aten::add.out").is_some());
 //! ```
+#![deny(unsafe_code)]
 
 mod arguments;
 mod conv;

@@ -73,6 +73,7 @@ fn expect_fits<T>(
 macro_rules! float_product {
     ($($rust:ty)+) => {$(
         impl Product for $rust {
+            #[expect(unsafe_code, reason = "the products of `gemm` take pointers and strides")]
             fn multiply(
                 extent: Extent,
                 out: MatrixMut<'_, Self>,
