@@ -1,7 +1,7 @@
 //! Everything that must be green before a merge, with a table of what took how long.
 
 use crate::process::{cargo, run as show_and_run, works};
-use crate::{console, consumers, features, fixtures, layers, mutate, nostd, schema};
+use crate::{console, consumers, features, fixtures, layers, mutate, nostd, schema, unsafe_code};
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ pub(crate) struct Options {
 enum Scope {
     /// Every step
     Full,
-    /// Format, clippy, unit tests, layers
+    /// Format, layers, unsafe code, clippy, unit tests
     Quick,
 }
 
@@ -36,6 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn quick(log: &mut StepLog) -> Result<()> {
     log.step("format", format)?;
     log.step("layers", layers::run)?;
+    log.step("unsafe", unsafe_counts)?;
     log.step("clippy", clippy)?;
     log.step("unit tests", || tests(&["--lib", "--bins"]))
 }
@@ -43,6 +44,7 @@ fn quick(log: &mut StepLog) -> Result<()> {
 fn full(log: &mut StepLog) -> Result<()> {
     log.step("format", format)?;
     log.step("layers", layers::run)?;
+    log.step("unsafe", unsafe_counts)?;
     log.step("schema", || schema::run(true))?;
     log.step("clippy", clippy)?;
     log.step("build", || {
@@ -64,6 +66,10 @@ fn full(log: &mut StepLog) -> Result<()> {
 
 fn format() -> Result<()> {
     show_and_run(cargo().args(["fmt", "--all", "--check"]))
+}
+
+fn unsafe_counts() -> Result<()> {
+    unsafe_code::run(&unsafe_code::Options::check())
 }
 
 fn clippy() -> Result<()> {

@@ -20,6 +20,16 @@ pub(crate) struct Options {
     write: bool,
 }
 
+impl Options {
+    /// Fail where the counts differ.
+    pub(crate) fn check() -> Self {
+        Self {
+            check: true,
+            write: false,
+        }
+    }
+}
+
 /// Lists all unsafe code, or compares its amount with the committed counts.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let inventory = inventory()?;
