@@ -237,7 +237,7 @@ impl Loader<'_> {
 
 /// A value that is not a tensor. Lists of whole numbers hold the places of their items.
 fn plain_value(value: &ValueView<'_>) -> Result<EValue, ErrorKind> {
-    let index = |raw: i32| {
+    let index = |raw: i64| {
         u32::try_from(raw)
             .map(ValueIndex)
             .map_err(|_| unsupported("a list of missing values"))
@@ -249,27 +249,26 @@ fn plain_value(value: &ValueView<'_>) -> Result<EValue, ErrorKind> {
         ValueView::Double(value) => EValue::Double(*value),
         ValueView::Str(text) => EValue::Str((*text).into()),
         ValueView::IntList(items) => {
-            let index = |raw: i64| {
-                u32::try_from(raw)
-                    .map(ValueIndex)
-                    .map_err(|_| unsupported("a list of missing values"))
-            };
             EValue::IntList(items.iter().map(index).collect::<Result<_, _>>()?)
         }
         ValueView::DoubleList(items) => EValue::DoubleList(items.iter().collect()),
         ValueView::BoolList(items) => EValue::BoolList(items.iter().collect()),
-        ValueView::TensorList(items) => {
-            EValue::TensorList(items.iter().map(index).collect::<Result<_, _>>()?)
-        }
+        ValueView::TensorList(items) => EValue::TensorList(
+            items
+                .iter()
+                .map(i64::from)
+                .map(index)
+                .collect::<Result<_, _>>()?,
+        ),
         ValueView::OptionalTensorList(items) => {
-            let index = |raw: i32| {
+            let entry = |raw: i32| {
                 if raw == -1 {
                     Ok(None)
                 } else {
-                    index(raw).map(Some)
+                    index(raw.into()).map(Some)
                 }
             };
-            EValue::OptionalTensorList(items.iter().map(index).collect::<Result<_, _>>()?)
+            EValue::OptionalTensorList(items.iter().map(entry).collect::<Result<_, _>>()?)
         }
         _ => return Err(unsupported("this kind of value")),
     })
