@@ -46,6 +46,7 @@
 //! ```
 
 mod access;
+mod arguments;
 mod backend;
 mod bytes;
 mod context;
@@ -65,11 +66,12 @@ mod tests;
 mod value;
 
 pub use access::{LockstepIn, LockstepOut, TensorIn, TensorOut};
+pub use arguments::{Arguments, IntList, TensorId};
 pub use backend::{
     Backend, BackendError, CompileSpec, Delegate, InitContext, Limits, NamedData, NamedDataError,
 };
 pub use bytes::SharedBytes;
-pub use context::{Arguments, IntList, KernelContext, Overlap, PrepareContext, TensorId};
+pub use context::{KernelContext, Overlap, PrepareContext};
 pub use copy::{COPY_KERNELS, copy_place};
 pub use dtype::{
     Bool8, Element, ScalarType, ScalarTypeSet, as_bytes, as_bytes_mut, from_bytes, from_bytes_mut,
