@@ -1,13 +1,14 @@
 //! The command line.
 
 use crate::literal::{self, Input};
-use crate::options::{self, Simulate};
+use crate::options::{self, Simulate, Target};
 use clap::{Args, Parser, Subcommand};
 use et_device::Device;
 use et_schema::ScalarType;
 use std::path::PathBuf;
+use std::time::Duration;
 
-/// Inspects, verifies and runs ExecuTorch programs.
+/// Inspects, verifies, runs and plans ExecuTorch programs.
 #[derive(Debug, Parser)]
 #[command(name = "et", version, arg_required_else_help = true)]
 #[command(
@@ -27,6 +28,10 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Load a program, run it, and check or keep its outputs
     Run(Box<RunArgs>),
+    /// Make a program device-aware, and plan its memory
+    Plan(Box<PlanArgs>),
+    /// Place the buffers of one allocation instance
+    Solve(SolveArgs),
     /// List the device types, the devices and why one is not available
     Devices(JsonArg),
     /// List the operators of this build
@@ -139,6 +144,104 @@ pub(crate) struct RunArgs {
     /// The most bytes that made-up inputs may have together
     #[arg(long, value_name = "BYTES", value_parser = options::parse_nbytes, default_value = "1G")]
     pub(crate) max_input_bytes: u64,
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
+}
+
+/// How places are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Algorithm {
+    /// Nothing shares bytes
+    Naive,
+    /// As the exporter places
+    Greedy,
+    /// By search, with a proof or the gap
+    Optimal,
+}
+
+/// A search for places: how, how long, and whether it shows where it is.
+#[derive(Debug, Args)]
+pub(crate) struct SearchArgs {
+    /// How places are found
+    #[arg(long, value_enum, default_value = "optimal")]
+    pub(crate) algorithm: Algorithm,
+    /// End each search after this many seconds instead of after a fixed number of steps, which gives the same result
+    /// everywhere
+    #[arg(long, value_name = "SECONDS", value_parser = options::parse_seconds)]
+    pub(crate) time_limit: Option<Duration>,
+    /// Do not show how a search goes on
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+/// A switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OnOff {
+    /// Yes
+    On,
+    /// No
+    Off,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  et plan model.pte -o planned.pte
+  et plan model.pte -o model.pte --compact
+  et plan model.pte --target forward:0=cuda:1 --dry-run
+
+Values on the host keep their places unless --compact is given.")]
+pub(crate) struct PlanArgs {
+    /// The program (.pte), or `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Where the new program goes; may be FILE
+    #[arg(short, long, value_name = "OUT", required_unless_present = "dry_run")]
+    pub(crate) output: Option<PathBuf>,
+    /// Find new places for all values, in no more memory than before
+    #[arg(long)]
+    pub(crate) compact: bool,
+    /// The alignment of new places, a power of two of at least 16 [default: that of the places before]
+    #[arg(long, value_name = "BYTES", value_parser = options::parse_alignment)]
+    pub(crate) alignment: Option<u64>,
+    /// Accept a plan in which live values overwrite each other, and write one in which they do not
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Plan memory on devices and insert copies; `off` only tags values, the older form
+    #[arg(long, value_enum, default_value = "on")]
+    pub(crate) device_memory: OnOff,
+    /// Take the inputs of a method that only one device needs on that device; of all methods without METHOD
+    #[arg(long, value_name = "METHOD", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) skip_h2d: Vec<String>,
+    /// Leave the outputs of a method that a device makes on that device; of all methods without METHOD
+    #[arg(long, value_name = "METHOD", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) skip_d2h: Vec<String>,
+    /// Run a delegate on this device, whatever its compile specs say; repeatable
+    #[arg(long, value_name = "METHOD:INDEX=DEVICE", value_parser = options::parse_target)]
+    pub(crate) target: Vec<Target>,
+    /// Say what would be written, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) search: SearchArgs,
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SolveArgs {
+    /// The instance, a table with the columns id, lower, upper, size, and if wanted alignment and fixed; or `-` for
+    /// standard input
+    #[arg(value_name = "INSTANCE")]
+    pub(crate) file: PathBuf,
+    /// Find any plan within so many bytes, instead of the smallest
+    #[arg(long, value_name = "BYTES", value_parser = options::parse_nbytes)]
+    pub(crate) capacity: Option<u64>,
+    /// Where the instance goes with an offset for each buffer
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) search: SearchArgs,
     #[command(flatten)]
     pub(crate) json: JsonArg,
 }

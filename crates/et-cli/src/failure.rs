@@ -3,6 +3,7 @@
 use crate::report::Report;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::error::Error;
 use std::io;
 use std::path::Path;
 
@@ -108,6 +109,21 @@ impl Failure {
         )
         .with("path", path.display().to_string())
     }
+}
+
+/// An error and its causes in one line; a cause that only repeats what is said already is left out.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !message.ends_with(&text) {
+            message.push_str(": ");
+            message.push_str(&text);
+        }
+        cause = error.source();
+    }
+    message
 }
 
 #[cfg(test)]

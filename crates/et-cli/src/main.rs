@@ -1,4 +1,4 @@
-//! The `et` command: inspects, verifies and runs ExecuTorch programs.
+//! The `et` command: inspects, verifies, runs and plans ExecuTorch programs.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -13,8 +13,10 @@ mod literal;
 mod npy;
 mod options;
 mod profile;
+mod progress;
 mod random;
 mod render;
+mod replacement;
 mod report;
 mod results;
 mod source;
@@ -37,7 +39,7 @@ use std::process::ExitCode;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(options::complete_simulate(std::env::args_os())) {
+    let cli = match Cli::try_parse_from(options::complete(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(usage(&error)),
     };
@@ -60,6 +62,8 @@ fn run(command: &Command) -> (&'static str, bool, Result<Report, Failure>) {
         }
         Command::Verify(args) => ("et-verify", args.json.json, command::verify::run(args)),
         Command::Run(args) => ("et-run", args.json.json, command::run::run(args)),
+        Command::Plan(args) => ("et-plan", args.json.json, command::plan::run(args)),
+        Command::Solve(args) => ("et-solve", args.json.json, command::solve::run(args)),
         Command::Devices(args) => ("et-devices", args.json, command::devices::run()),
         Command::Ops(args) => ("et-ops", args.json, command::ops::run()),
         Command::Completions { shell } => (

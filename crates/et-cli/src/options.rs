@@ -4,6 +4,7 @@ use et_device::{Device, DeviceMap, DeviceType};
 use et_schema::ScalarType;
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 /// How many devices are simulated where no number is given.
 const DEFAULT_COUNT: u8 = 2;
@@ -40,29 +41,82 @@ fn parse_count(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Gives a bare `--simulate` its value, so that a file behind it is not taken for one.
-pub(crate) fn complete_simulate(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// Gives options whose value may be left out their value, so that a file behind them is not taken for one.
+pub(crate) fn complete(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.peekable();
     let mut complete = Vec::new();
     while let Some(argument) = arguments.next() {
-        let is_bare = argument == "--simulate" && !arguments.peek().is_some_and(may_be_value);
-        match is_bare {
-            true => complete.push(format!("--simulate=cuda:{DEFAULT_COUNT}").into()),
-            false => complete.push(argument),
-        }
+        let next = arguments.peek();
+        let bare = match argument.to_str() {
+            Some("--simulate") if !next.is_some_and(may_be_value) => {
+                Some(format!("--simulate=cuda:{DEFAULT_COUNT}"))
+            }
+            Some(skip @ ("--skip-h2d" | "--skip-d2h")) if next.is_some_and(is_file_or_option) => {
+                Some(format!("{skip}="))
+            }
+            _ => None,
+        };
+        complete.push(bare.map_or(argument, OsString::from));
     }
     complete
 }
 
 /// Whether an argument is meant as the value of the option before it, even if it is a wrong one.
 fn may_be_value(argument: &OsString) -> bool {
-    let path = Path::new(argument);
     let is_device = argument
         .to_str()
         .is_some_and(|text| parse_simulate(text).is_ok());
+    is_device || !is_file_or_option(argument)
+}
+
+fn is_file_or_option(argument: &OsString) -> bool {
+    let path = Path::new(argument);
     let is_option = argument.as_encoded_bytes().starts_with(b"-");
     let is_program = path.extension().is_some_and(|extension| extension == "pte");
-    is_device || !(is_option || is_program || path.exists())
+    is_option || is_program || path.exists()
+}
+
+/// A `--target`: the device of one delegate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The method that has the delegate.
+    pub(crate) method: String,
+    /// The number of the delegate in the method.
+    pub(crate) delegate: u32,
+    /// Where it runs.
+    pub(crate) device: Device,
+}
+
+/// Reads `METHOD:INDEX=DEVICE`, such as `forward:0=cuda:1`.
+pub(crate) fn parse_target(text: &str) -> Result<Target, String> {
+    let form = "expected METHOD:INDEX=DEVICE, such as forward:0=cuda:1";
+    let (place, device) = text.rsplit_once('=').ok_or(form)?;
+    let (method, delegate) = place.rsplit_once(':').ok_or(form)?;
+    let parsed = device.to_ascii_lowercase().parse();
+    Ok(Target {
+        method: method.into(),
+        delegate: delegate
+            .parse()
+            .map_err(|_| format!("`{delegate}` is no number of a delegate"))?,
+        device: parsed.map_err(|error| format!("`{device}`: {error}"))?,
+    })
+}
+
+/// A positive number of seconds.
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok();
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| format!("`{text}` is no time in seconds"))
+}
+
+/// An alignment of places in a planned buffer.
+pub(crate) fn parse_alignment(text: &str) -> Result<u64, String> {
+    let alignment = text.parse().ok();
+    alignment
+        .filter(|alignment: &u64| alignment.is_power_of_two() && (16..=4096).contains(alignment))
+        .ok_or_else(|| format!("`{text}` is no power of two from 16 to 4096"))
 }
 
 /// One `--device-map`: `cuda:1=cuda:0`.
@@ -127,7 +181,7 @@ mod tests {
     use super::*;
 
     fn complete(arguments: &[&str]) -> Vec<String> {
-        complete_simulate(arguments.iter().map(|argument| argument.into()))
+        super::complete(arguments.iter().map(|argument| argument.into()))
             .into_iter()
             .map(|argument| argument.into_string().unwrap())
             .collect()
@@ -165,6 +219,44 @@ mod tests {
         }
         let equals = ["run", "--simulate=cuda", "m.pte"];
         assert_eq!(complete(&equals), equals);
+    }
+
+    #[test]
+    fn a_bare_skip_does_not_eat_the_file() {
+        let bare = ["plan", "--skip-h2d", "m.pte", "--skip-d2h", "-o", "x"];
+        assert_eq!(complete(&bare)[1], "--skip-h2d=");
+        assert_eq!(complete(&bare)[3], "--skip-d2h=");
+        let named = ["plan", "m.pte", "--skip-h2d", "decode", "--skip-d2h"];
+        assert_eq!(complete(&named), named);
+    }
+
+    #[test]
+    fn targets_name_a_delegate_and_a_device() {
+        let target = parse_target("prefill:12=CUDA:1").unwrap();
+        assert_eq!((target.method.as_str(), target.delegate), ("prefill", 12));
+        assert_eq!(target.device, Device::cuda(1).unwrap());
+        for text in [
+            "",
+            "forward=cuda",
+            "forward:x=cuda",
+            "forward:0",
+            "forward:0=gpu",
+            "f:-1=cpu",
+        ] {
+            assert!(parse_target(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_and_alignments_are_positive() {
+        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["", "0", "-1", "nan", "inf", "1s"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_alignment("64"), Ok(64));
+        for text in ["0", "8", "48", "8192", "-16", "x"] {
+            assert!(parse_alignment(text).is_err(), "{text}");
+        }
     }
 
     #[test]

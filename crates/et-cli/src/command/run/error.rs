@@ -1,6 +1,6 @@
 //! Errors of the runtime as failures of the command: whose fault, and what to do.
 
-use crate::failure::{Blame, Failure};
+use crate::failure::{self, Blame, Failure};
 use et_device::DeviceError;
 use et_kernel::{BackendError, KernelError};
 use et_memory::MemoryError;
@@ -9,7 +9,7 @@ use et_schema::{ReadError, SourceError};
 
 /// The failure that an error of the runtime is, for a program called `name`.
 pub(super) fn failure(name: &str, simulated: bool, error: &Error) -> Failure {
-    let mut message = chain(error);
+    let mut message = failure::with_causes(error);
     if error.place().file.is_none() {
         message = format!("{name}: {message}");
     }
@@ -46,21 +46,6 @@ fn innermost(error: &Error) -> &Error {
         _ => None,
     };
     nested.map_or(error, innermost)
-}
-
-/// The error and its causes in one line; a cause that only repeats what is said already is left out.
-fn chain(error: &Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !message.ends_with(&text) {
-            message.push_str(": ");
-            message.push_str(&text);
-        }
-        cause = error.source();
-    }
-    message
 }
 
 fn blame(error: &Error) -> Blame {

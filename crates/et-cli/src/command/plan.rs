@@ -1,0 +1,119 @@
+//! `et plan`: device memory for a program, and new places for its values.
+
+mod account;
+mod change;
+mod request;
+
+use crate::args::PlanArgs;
+use crate::failure::{self, Blame, Failure};
+use crate::progress::ProgressLine;
+use crate::replacement::{self, Replacement};
+use crate::report::Report;
+use crate::source::Source;
+use change::Changed;
+use et_schema::owned::Program;
+use et_schema::write::{ByteSink, FileSegments, WriteError, WriteOptions, write_program};
+use et_schema::{ByteSource, SourceError, VerifiedProgram};
+use request::Request;
+use std::io::Write;
+use std::path::Path;
+
+/// Plans a program and writes it; OUT is whole or as it was.
+pub(crate) fn run(args: &PlanArgs) -> Result<Report, Failure> {
+    if let Some(output) = &args.output {
+        replacement::check_target(output)?;
+    }
+    let source = Source::open(&args.file)?;
+    let verified = VerifiedProgram::read(&source).map_err(|error| source.refused(&error))?;
+    let before = Program::from_verified(&verified)
+        .map_err(|error| refused(&source, "newer_field", &failure::with_causes(&error)))?;
+    let request = Request::new(args, &before)?;
+    let mut after = before.clone();
+    let changed = change_all(&source, &mut after, &request, args)?;
+    let mut report = account::report(args, &before, &after, &changed);
+    let written = write(args, &source, &verified, &after);
+    let nbytes = written.map_err(|failure| failure.after(report.clone()))?;
+    account::add_file(&mut report, args, ByteSource::len(&source), nbytes);
+    Ok(report)
+}
+
+fn change_all(
+    source: &Source,
+    program: &mut Program,
+    request: &Request,
+    args: &PlanArgs,
+) -> Result<Vec<Changed>, Failure> {
+    let mut line = ProgressLine::new(args.search.quiet);
+    let frozen = et_planner::compact::shared_buffers(program);
+    let methods = program.execution_plan.iter_mut();
+    methods
+        .map(|method| {
+            let name = method.name.clone();
+            change::change(method, request, &frozen, &mut line).map_err(|error| {
+                let message = format!("method `{name}`: {}", error.message());
+                refused(source, error.id(), &message).with("method", name)
+            })
+        })
+        .collect()
+}
+
+fn refused(source: &Source, id: &'static str, message: &str) -> Failure {
+    let name = source.name();
+    Failure::file(id, format!("{name}: {message}")).with("file", name)
+}
+
+/// Writes the program, but for a dry run, and returns the bytes of the file.
+fn write(
+    args: &PlanArgs,
+    source: &Source,
+    verified: &VerifiedProgram,
+    program: &Program,
+) -> Result<u64, Failure> {
+    let segments = FileSegments::new(source, verified.layout(), &program.segments)
+        .map_err(|error| refused(source, "segments", &failure::with_causes(&error)))?;
+    let options = WriteOptions::like(verified.layout(), &program.segments);
+    let target = args.output.as_deref().filter(|_| !args.dry_run);
+    let mut file = target.map(Replacement::create).transpose()?;
+    let mut sink = Sink {
+        file: file.as_mut(),
+        nbytes: 0,
+    };
+    write_program(program, &segments, &options, &mut sink).map_err(|error| {
+        let blame = match &error {
+            WriteError::OutOfMemory(_)
+            | WriteError::Sink { .. }
+            | WriteError::Source(SourceError::Failed { .. }) => Blame::Environment,
+            _ => Blame::File,
+        };
+        let name = target.unwrap_or(Path::new("the new program")).display();
+        Failure::new(blame, error.id(), format!("cannot write {name}: {error}"))
+    })?;
+    let nbytes = sink.nbytes;
+    if let Some(mut file) = file {
+        if let Some(path) = file.written()? {
+            let written = Source::open(path)?;
+            // A fault of ours, found before it replaces anything.
+            VerifiedProgram::read(&written).map_err(|error| written.refused(&error))?;
+        }
+        file.finish()?;
+    }
+    Ok(nbytes)
+}
+
+/// Counts what is written, and passes it on where there is a file.
+struct Sink<'a> {
+    file: Option<&'a mut Replacement>,
+    nbytes: u64,
+}
+
+impl ByteSink for Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.nbytes += bytes.len() as u64;
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        file.write_all(bytes).map_err(|error| WriteError::Sink {
+            reason: error.to_string(),
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! What was asked for, method by method.
+
+use super::super::solve::limits;
+use crate::args::{self, OnOff, PlanArgs};
+use crate::failure::Failure;
+use et_planner::compact::{Algorithm, CompactOptions};
+use et_planner::propagate::MethodOptions;
+use et_schema::owned::{ExecutionPlan, Program};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The options of the command line, checked against the program.
+pub(super) struct Request {
+    /// For the copies and the device memory, by method.
+    methods: BTreeMap<String, MethodOptions>,
+    /// The methods that an option names.
+    named: BTreeSet<String>,
+    /// For new places.
+    pub(super) compact: CompactOptions,
+    /// Find new places for all values.
+    pub(super) compact_all: bool,
+}
+
+impl Request {
+    /// Reads the options; a failure for names and numbers that the program does not have.
+    pub(super) fn new(args: &PlanArgs, program: &Program) -> Result<Self, Failure> {
+        check_names(args, program)?;
+        let options = program.execution_plan.iter().map(|method| {
+            let options = method_options(args, method)?;
+            Ok((method.name.clone(), options))
+        });
+        let skips = args.skip_h2d.iter().chain(&args.skip_d2h);
+        let targets = args.target.iter().map(|target| &target.method);
+        Ok(Self {
+            methods: options.collect::<Result<_, Failure>>()?,
+            named: skips.chain(targets).cloned().collect(),
+            compact: compact_options(args),
+            compact_all: args.compact,
+        })
+    }
+
+    /// How a method gets its device memory.
+    pub(super) fn of(&self, method: &str) -> MethodOptions {
+        self.methods.get(method).cloned().unwrap_or_default()
+    }
+
+    /// Whether an option asks for a change of this very method.
+    pub(super) fn names(&self, method: &str) -> bool {
+        self.named.contains(method)
+    }
+}
+
+fn check_names(args: &PlanArgs, program: &Program) -> Result<(), Failure> {
+    let skips = args.skip_h2d.iter().chain(&args.skip_d2h);
+    if args.device_memory == OnOff::Off && skips.clone().next().is_some() {
+        let message =
+            "--device-memory off inserts no copies that --skip-h2d or --skip-d2h could skip";
+        return Err(Failure::usage(message));
+    }
+    let targets = args.target.iter().map(|target| &target.method);
+    let names = skips.filter(|name| !name.is_empty()).chain(targets);
+    for name in names {
+        if !program
+            .execution_plan
+            .iter()
+            .any(|method| method.name == *name)
+        {
+            return Err(Failure::usage(format!(
+                "the program has no method `{name}`"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn method_options(args: &PlanArgs, method: &ExecutionPlan) -> Result<MethodOptions, Failure> {
+    let is_in = |names: &[String]| {
+        names
+            .iter()
+            .any(|name| name.is_empty() || *name == method.name)
+    };
+    let mut options = MethodOptions::default();
+    options.device_memory = args.device_memory == OnOff::On;
+    options.skip_h2d = is_in(&args.skip_h2d);
+    options.skip_d2h = is_in(&args.skip_d2h);
+    options.algorithm = algorithm(args.search.algorithm);
+    options.limits = limits(&args.search);
+    if let Some(alignment) = args.alignment {
+        options.alignment = alignment;
+    }
+    for target in args
+        .target
+        .iter()
+        .filter(|target| target.method == method.name)
+    {
+        let name = format!("delegate {} of method `{}`", target.delegate, method.name);
+        if target.delegate as usize >= method.delegates.len() {
+            return Err(Failure::usage(format!("the program has no {name}")));
+        }
+        if options
+            .targets
+            .insert(target.delegate, target.device)
+            .is_some()
+        {
+            return Err(Failure::usage(format!("{name} has two targets")));
+        }
+    }
+    Ok(options)
+}
+
+fn compact_options(args: &PlanArgs) -> CompactOptions {
+    let mut options = CompactOptions::default();
+    options.algorithm = algorithm(args.search.algorithm);
+    options.limits = limits(&args.search);
+    options.alignment = args.alignment;
+    options.repair = args.repair;
+    options
+}
+
+fn algorithm(algorithm: args::Algorithm) -> Algorithm {
+    match algorithm {
+        args::Algorithm::Naive => Algorithm::Naive,
+        args::Algorithm::Greedy => Algorithm::Greedy,
+        args::Algorithm::Optimal => Algorithm::Optimal,
+    }
+}
