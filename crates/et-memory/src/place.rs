@@ -62,11 +62,15 @@ impl HostSpan {
     /// The `len` bytes that start `offset` bytes into this span, if they are inside it.
     pub fn subspan(self, offset: usize, len: usize) -> Option<Self> {
         let end = offset.checked_add(len)?;
-        (end <= self.len).then(|| Self {
-            // SAFETY: `offset` is at most `self.len`, so the address stays inside or one past the same allocation.
-            base: unsafe { self.base.add(offset) },
-            len,
-        })
+        if end > self.len {
+            return None;
+        }
+        // Anyone may claim any span, so nothing is taken for granted here: not even that its end does not wrap.
+        let base = self.base.as_ptr().wrapping_add(offset);
+        (base.addr() >= self.base.addr().get())
+            .then(|| NonNull::new(base))
+            .flatten()
+            .map(|base| Self { base, len })
     }
 
     /// Whether the address is a multiple of `alignment`.
@@ -156,6 +160,16 @@ impl Place {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_false_claim_has_no_parts_that_wrap() {
+        let base = NonNull::new(core::ptr::without_provenance_mut(usize::MAX)).unwrap();
+        let claim = HostSpan::new(base, usize::MAX);
+        assert_eq!(claim.subspan(0, 8).unwrap().base(), base);
+        for offset in [1, 2, 1 << 40, usize::MAX - 8] {
+            assert_eq!(claim.subspan(offset, 8), None);
+        }
+    }
 
     proptest! {
         #[test]
