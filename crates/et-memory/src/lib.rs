@@ -46,4 +46,4 @@ pub use host::HostBuffer;
 pub use manager::MemoryManager;
 pub use place::{HostSpan, Place};
 pub use plan::{Budget, BufferSpec, MemoryPlan};
-pub use planned::{PlannedBuffer, PlannedMemory, PlannedSlot};
+pub use planned::{PlannedBuffer, PlannedMemory, PlannedMemoryId, PlannedSlot};

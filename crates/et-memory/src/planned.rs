@@ -1,6 +1,7 @@
 //! A method's planned buffers, and the checked way into them.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use et_device::{Alignment, Device, DeviceAllocatorRegistry, DeviceError};
 
@@ -84,7 +85,20 @@ pub struct PlannedSlot {
 /// All planned buffers of a method, each on its device.
 #[derive(Debug, Default)]
 pub struct PlannedMemory {
+    id: PlannedMemoryId,
     buffers: Vec<PlannedBuffer>,
+}
+
+/// Which planned memory something points into: no two that hold buffers have the same, not even one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PlannedMemoryId(u64);
+
+impl PlannedMemoryId {
+    /// One that was never there before. 0 is that of memory without buffers.
+    fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
+    }
 }
 
 impl PlannedMemory {
@@ -103,7 +117,7 @@ impl PlannedMemory {
             .zip(plan.buffers())
             .map(|(memory_id, spec)| PlannedBuffer::allocate(spec, memory_id, registry))
             .collect::<Result<_, _>>()?;
-        Ok(Self { buffers })
+        Ok(Self::of(buffers))
     }
 
     /// Uses buffers of the caller's for `plan`.
@@ -114,9 +128,19 @@ impl PlannedMemory {
         plan: &MemoryPlan,
         buffers: Vec<PlannedBuffer>,
     ) -> Result<Self, MemoryError> {
-        let memory = Self { buffers };
+        let memory = Self::of(buffers);
         memory.check(plan)?;
         Ok(memory)
+    }
+
+    fn of(buffers: Vec<PlannedBuffer>) -> Self {
+        let id = PlannedMemoryId::next();
+        Self { id, buffers }
+    }
+
+    /// Which memory this is. It holds the same buffers, at the same places, for as long as it exists.
+    pub fn id(&self) -> PlannedMemoryId {
+        self.id
     }
 
     /// Whether these buffers can be used for `plan`: at least as many, on the same devices, each large enough and aligned.
