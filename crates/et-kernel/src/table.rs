@@ -7,7 +7,7 @@ use std::sync::Arc;
 use et_device::{Device, DeviceAllocatorRegistry, DeviceError};
 use et_memory::{
     Arena, DeviceMemoryBuffer, HostBuffer, MemoryError, MemoryManager, Place, PlannedMemory,
-    PlannedSlot,
+    PlannedMemoryId, PlannedSlot,
 };
 
 use crate::{
@@ -27,6 +27,8 @@ pub struct ValueTable {
     /// For each value, whether it is the same in every run.
     constants: Vec<bool>,
     memory: MemoryManager,
+    /// The memory that the planned tensors point into, wherever it is now.
+    home: PlannedMemoryId,
     attached: bool,
     views: RefCell<Vec<ValueIndex>>,
 }
@@ -37,6 +39,7 @@ impl ValueTable {
         Self {
             values: Vec::new(),
             constants: Vec::new(),
+            home: planned.id(),
             memory: MemoryManager::new(planned),
             attached: true,
             views: RefCell::new(Vec::new()),
@@ -458,22 +461,12 @@ impl ValueTable {
         Ok(std::mem::take(&mut self.memory.planned))
     }
 
-    /// Takes planned memory back: that which was detached, from here or from another table with the same buffers.
+    /// Takes planned memory back: that which the table was made with, whichever table had it meanwhile.
     ///
     /// # Errors
-    /// [`TableError::WrongMemory`] if it is not the memory that the table was made for; it comes back with the error.
-    pub fn attach_memory(
-        &mut self,
-        planned: PlannedMemory,
-        places: &[Option<Place>],
-    ) -> Result<(), TableError> {
-        let same = !self.attached
-            && planned
-                .buffers()
-                .iter()
-                .map(|buffer| buffer.place())
-                .eq(places.iter().copied());
-        if !same {
+    /// [`TableError::WrongMemory`] if it is any other, however alike, which is freed then.
+    pub fn attach_memory(&mut self, planned: PlannedMemory) -> Result<(), TableError> {
+        if self.attached || planned.id() != self.home {
             return Err(TableError::WrongMemory);
         }
         self.memory.planned = planned;
@@ -510,12 +503,22 @@ impl ValueTable {
     }
 
     /// What a kernel's `prepare` looks at.
+    ///
+    /// # Errors
+    /// [`TableError::Detached`].
     pub fn prepare<'a>(
         &'a self,
         arguments: &'a [ValueIndex],
         environment: &'a Environment,
-    ) -> PrepareContext<'a> {
-        PrepareContext::new(&self.values, arguments, &self.constants, environment)
+    ) -> Result<PrepareContext<'a>, TableError> {
+        self.expect_attached()?;
+        let (values, constants) = (&self.values, &self.constants);
+        Ok(PrepareContext::new(
+            values,
+            arguments,
+            constants,
+            environment,
+        ))
     }
 
     fn tensor_mut(&mut self, index: ValueIndex) -> Result<&mut Tensor, TableError> {

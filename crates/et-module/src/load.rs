@@ -179,12 +179,6 @@ fn load(
         plain,
         ..
     } = loader;
-    let places = table
-        .planned()
-        .buffers()
-        .iter()
-        .map(|buffer| buffer.place())
-        .collect();
     let tensors = (0..plan.num_values()).filter_map(|index| {
         let index = u32::try_from(index).ok()?;
         Some(table.meta(ValueIndex(index))?.device())
@@ -200,7 +194,6 @@ fn load(
         outputs,
         initial,
         plain,
-        places,
         instruction_limit: options.instruction_limit,
         initialised,
     }))

@@ -12,7 +12,7 @@ use et_device::Device;
 use et_kernel::{
     ArgumentPlace, EValue, Environment, Event, Tensor, TensorError, ValueIndex, ValueTable,
 };
-use et_memory::{Place as MemoryPlace, PlannedMemory};
+use et_memory::PlannedMemory;
 use et_schema::ValueView;
 use smallvec::SmallVec;
 
@@ -54,8 +54,6 @@ pub struct Method {
     initial: Vec<Initial>,
     /// Values other than tensors that the program changes, as they are before each run.
     plain: Vec<(ValueIndex, EValue)>,
-    /// Where the planned buffers are.
-    places: Vec<Option<MemoryPlace>>,
     /// The devices of its tensors, the host apart.
     devices: Vec<Device>,
     /// Places in shared arenas whose initial contents were loaded; `None` for memory of the method's own.
@@ -79,7 +77,6 @@ pub(crate) struct Parts {
     pub(crate) outputs: Vec<ValueIndex>,
     pub(crate) initial: Vec<Initial>,
     pub(crate) plain: Vec<(ValueIndex, EValue)>,
-    pub(crate) places: Vec<Option<MemoryPlace>>,
     pub(crate) devices: Vec<Device>,
     pub(crate) instruction_limit: u64,
     pub(crate) initialised: Option<InitialisedSlots>,
@@ -124,7 +121,6 @@ impl Method {
             outputs,
             initial: parts.initial,
             plain: parts.plain,
-            places: parts.places,
             devices: parts.devices,
             initialised: parts.initialised,
             position: None,

@@ -169,7 +169,8 @@ impl Op {
     pub(crate) fn run_once(mut self) -> Result<Done, KernelError> {
         let mut state = None;
         if let Some(prepare) = self.kernel.prepare() {
-            state = prepare(&self.values.prepare(&self.arguments, &self.environment))?.state;
+            let context = self.values.prepare(&self.arguments, &self.environment);
+            state = prepare(&context.unwrap())?.state;
         }
         self.call(state.as_mut())?;
         Ok(Done { op: self, state })

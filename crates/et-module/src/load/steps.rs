@@ -119,7 +119,7 @@ impl Loader<'_> {
                 if let Some(prepare) = kernel.prepare() {
                     let context = self
                         .table
-                        .prepare(&pool[arguments.clone()], self.environment);
+                        .prepare(&pool[arguments.clone()], self.environment)?;
                     let prepared = prepare(&context).map_err(|error| {
                         let (instruction, name) = (Some(instruction), Some(full_name.clone()));
                         ErrorKind::Kernel(error).at(Place {

@@ -131,7 +131,7 @@ impl Method {
 
     /// Takes shared arenas, if they are elsewhere. State whose initial contents are not there yet gets these.
     pub(crate) fn attach(&mut self, arenas: Arenas) -> Result<(), Error> {
-        self.table.attach_memory(arenas.memory, &self.places)?;
+        self.table.attach_memory(arenas.memory)?;
         self.initialised = Some(arenas.initialised);
         self.load_initial()
     }
