@@ -92,6 +92,9 @@ pub(crate) fn walk<C: Compute, O: Compute, const N: usize>(
     inputs: [TensorId; N],
     apply: &Apply<'_, C, O, N>,
 ) -> Result<(), KernelError> {
+    if is_plain::<C, O, N>(context, out, inputs) {
+        return plain(context, out, inputs, apply);
+    }
     let walk = broadcast_walk(context, out, inputs)?;
     let temp = context.temp();
     let (mut out, inputs) = context.lockstep(out, inputs)?;
@@ -119,6 +122,62 @@ pub(crate) fn walk<C: Compute, O: Compute, const N: usize>(
         position += len;
         Ok(())
     })
+}
+
+/// Whether nothing has to be broadcast, rearranged or converted: the most frequent case, and worth a way of its own where tensors
+/// are small.
+fn is_plain<C: Compute, O: Compute, const N: usize>(
+    context: &KernelContext<'_>,
+    out: TensorId,
+    inputs: [TensorId; N],
+) -> bool {
+    let out = context.meta(out);
+    let alike = |id: TensorId| {
+        let meta = context.meta(id);
+        meta.dtype() == C::DTYPE
+            && meta.sizes() == out.sizes()
+            && meta.dim_order() == out.dim_order()
+    };
+    out.dtype() == O::DTYPE && inputs.into_iter().all(alike)
+}
+
+/// Elements that go through the stack at a time where an input is the output itself.
+const PLAIN_BLOCK: usize = 128;
+
+/// [`walk`] where [`is_plain`] holds.
+fn plain<C: Compute, O: Compute, const N: usize>(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    inputs: [TensorId; N],
+    apply: &Apply<'_, C, O, N>,
+) -> Result<(), KernelError> {
+    let (mut out, inputs) = context.lockstep(out, inputs)?;
+    let mut slices = [None; N];
+    for (slice, input) in slices.iter_mut().zip(&inputs) {
+        *slice = input.elements::<C>()?;
+    }
+    if let Some(to) = out.elements_mut::<O>()? {
+        apply(slices.map(Option::unwrap_or_default), to);
+        return Ok(());
+    }
+    let (mut from, mut to) = (
+        [[C::default(); PLAIN_BLOCK]; N],
+        [O::default(); PLAIN_BLOCK],
+    );
+    let numel = out.meta().numel();
+    for start in (0..numel).step_by(PLAIN_BLOCK) {
+        let n = PLAIN_BLOCK.min(numel - start);
+        for ((block, slice), input) in from.iter_mut().zip(&slices).zip(&inputs) {
+            if slice.is_none() {
+                input.load(start, &mut block[..n])?;
+            }
+        }
+        let runs =
+            std::array::from_fn(|i| slices[i].map_or(&from[i][..n], |s| &s[start..start + n]));
+        apply(runs, &mut to[..n]);
+        out.store(start, &to[..n])?;
+    }
+    Ok(())
 }
 
 /// The walk along inputs while the output they broadcast to is passed in memory order.
