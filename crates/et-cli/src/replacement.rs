@@ -106,6 +106,8 @@ fn open(place: &Path) -> io::Result<Out> {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
+    // Its absence is told without the name that is made up below.
+    folder.metadata()?;
     let mut builder = Builder::new();
     builder.prefix(".et-");
     #[cfg(unix)]
@@ -184,6 +186,7 @@ mod tests {
         assert_eq!(failure.blame, Blame::File);
         let failure = write(&dir.path().join("no/such"), b"x").unwrap_err();
         assert_eq!(failure.blame, Blame::File);
+        assert!(!failure.message.contains(".et-"), "{}", failure.message);
         assert!(check_target(Path::new("-")).is_err());
         assert!(check_target(Path::new("x")).is_ok());
     }

@@ -368,6 +368,8 @@ fn a_capacity_is_met_or_proved_too_small() {
     let small = document(&["solve", from, "-o", to, "--capacity", "95"], 1);
     assert_eq!(small["error"]["id"], "solve.impossible");
     assert!(!out.exists());
+    let told = et(&["solve", from, "--capacity", "95"]);
+    assert!(text(&told.stdout).contains("no plan is within the capacity"));
     let fits = document(&["solve", from, "-o", to, "--capacity", "96"], 0);
     assert_eq!(fits["outcome"], "fits");
     assert!(out.exists());

@@ -185,6 +185,7 @@ impl Answer {
         match self.outcome {
             Outcome::Optimal => "proved: no plan is smaller".into(),
             Outcome::Fits => "within the capacity".into(),
+            Outcome::Impossible => "proved: no plan is within the capacity".into(),
             _ => {
                 let gap = self.plan.height().saturating_sub(self.lower_bound);
                 format!(
