@@ -9,31 +9,60 @@
 //!
 //! Tensor data files have [`ParsedFlatTensor`] and [`VerifiedFlatTensor`] in the same way.
 //!
+//! Make a small program (the [`builder`] needs no file), look into it, change it, and write it again:
+//!
 //! ```
-//! use et_schema::{InstructionView, VerifiedProgram};
-//! # use et_schema::{builder::{MethodBuilder, ProgramBuilder}, owned::Tensor, ScalarType};
-//! # let mut forward = MethodBuilder::new("forward");
-//! # let x = forward.input(Tensor::new(ScalarType::Float, &[2, 3]));
-//! # let y = forward.output(Tensor::new(ScalarType::Float, &[2, 3]));
-//! # forward.kernel("aten::relu.out", &[x, y, y]);
-//! # let mut program = ProgramBuilder::new();
-//! # program.method(forward);
-//! # let file = program.to_bytes()?;
+//! use et_schema::builder::{MethodBuilder, ProgramBuilder};
+//! use et_schema::owned::{self, Tensor};
+//! use et_schema::write::{FileSegments, WriteOptions, write_program};
+//! use et_schema::{InstructionView, ScalarType, VerifiedProgram};
+//!
+//! // Make: y = relu(x + weight), with the weight in the constant segment.
+//! let mut builder = ProgramBuilder::new();
+//! let weight = builder.constant(&[0; 24]);
+//! let mut forward = MethodBuilder::new("forward");
+//! let memory = forward.buffer(64);
+//! let matrix = || Tensor::new(ScalarType::Float, &[2, 3]);
+//! let x = forward.input(matrix().planned(memory, 0));
+//! let weight = forward.tensor(matrix().with_data(weight));
+//! let y = forward.output(matrix().planned(memory, 32));
+//! let alpha = forward.int(1);
+//! forward.kernel("aten::add.out", &[x, weight, alpha, y, y]);
+//! forward.kernel("aten::relu.out", &[y, y, y]);
+//! builder.method(forward);
+//! let file: Vec<u8> = builder.to_bytes()?;
+//!
+//! // Read and look: nothing is copied but the FlatBuffer part of the file.
 //! let program = VerifiedProgram::from_file_bytes(&file)?;
 //! let forward = program.root().plan("forward").ok_or("no such method")?;
+//! let mut calls = Vec::new();
 //! for instruction in forward.chains().flat_map(|chain| chain.instructions()) {
 //!     if let InstructionView::Kernel { op, args } = instruction {
 //!         let operator = forward.operator(op).ok_or("verified programs have it")?;
-//!         println!("{}.{} {args:?}", operator.name, operator.overload);
-//!         # assert_eq!((operator.name, args.len()), ("aten::relu", 3));
+//!         calls.push((operator.name, args.len()));
 //!     }
 //! }
+//! assert_eq!(calls, [("aten::add", 5), ("aten::relu", 3)]);
+//!
+//! // Change: take it as plain values, and give the planned buffer more room.
+//! let mut changed = owned::Program::from_verified(&program)?;
+//! changed.execution_plan[0].non_const_buffer_sizes[1] = 4096;
+//!
+//! // Write: segments are taken from the old file, as they are.
+//! let segments = FileSegments::new(&file, program.layout(), &changed.segments)?;
+//! let options = WriteOptions::like(program.layout(), &changed.segments);
+//! let mut written = Vec::new();
+//! write_program(&changed, &segments, &options, &mut written)?;
+//!
+//! let program = VerifiedProgram::from_file_bytes(&written)?;
+//! let forward = program.root().plan("forward").ok_or("no such method")?;
+//! assert_eq!(forward.buffer_sizes().iter().collect::<Vec<_>>(), [0, 4096]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! A file that is refused can still be looked into: [`ParsedProgram::problems`] lists everything that
-//! is wrong with it, [`summary`] says what is in it. To change a program, take it as [`owned`] values
-//! and [`write`](mod@write) it again; to make one, there is the [`builder`].
+//! is wrong with it, [`summary`] says what is in it. The example `rewrite` does to files what is done
+//! here to bytes.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(

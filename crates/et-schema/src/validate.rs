@@ -122,12 +122,20 @@ impl<S: Sink> Check<'_, S> {
         if index.try_into().is_ok_and(|index| index < len) {
             return Ok(true);
         }
-        self.error(
-            Rule::Index,
-            path,
-            index,
-            format_args!("an index below {len} ({of})"),
-        )?;
+        match len {
+            0 => self.error(
+                Rule::Index,
+                path,
+                index,
+                format_args!("no index ({of} is empty)"),
+            ),
+            _ => self.error(
+                Rule::Index,
+                path,
+                index,
+                format_args!("an index below {len} ({of})"),
+            ),
+        }?;
         Ok(false)
     }
 
