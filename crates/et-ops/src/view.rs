@@ -204,6 +204,10 @@ pub(crate) fn copy_walk<T: Copy>(
 /// lines.
 fn copy_transposed<T: Copy>(walk: Walk<2>, to: &mut [T], from: &[T]) -> Result<(), KernelError> {
     let (columns, [_, from_pitch]) = walk.inner();
+    if columns == 0 {
+        // The other dimensions may be of any size then.
+        return Ok(());
+    }
     let walk = walk.outer();
     let (_, [to_pitch, _]) = walk.inner();
     let [to_pitch, from_pitch] = [to_pitch as usize, from_pitch as usize];

@@ -33,6 +33,15 @@ fn a_large_transposition_is_right_in_every_block() {
 }
 
 #[test]
+fn a_transposition_of_nothing_ends_however_far_it_goes() {
+    Op::new("aten::permute_copy.out")
+        .tensor::<f32>(&[], &[0, 1 << 50])
+        .ints(&[1, 0])
+        .out(F, 2)
+        .gives::<f32>(&[], &[1 << 50, 0]);
+}
+
+#[test]
 fn permute_refuses_a_dimension_named_twice() {
     Op::new("aten::permute_copy.out")
         .tensor(&count(6), &[2, 3])
