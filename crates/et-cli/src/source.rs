@@ -3,7 +3,7 @@
 use crate::failure::{Blame, Failure};
 use et_module::DataSource;
 use et_schema::{ByteSource, FileKind, HEAD_LEN, ReadError, SourceError};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -91,17 +91,36 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
     } else {
-        std::fs::read(path)
+        read_file(path)
     };
     bytes.map_err(|error| Failure::io("read", path, &error))
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    expect_end(&file.metadata()?)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Refuses what has no end to read to, as `/dev/zero` and its like, which would fill all memory.
+fn expect_end(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    #[cfg(unix)]
+    if std::os::unix::fs::FileTypeExt::is_char_device(&metadata.file_type()) {
+        let error = "it is a device, not a file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+    }
+    Ok(())
 }
 
 fn open_file(path: &Path) -> io::Result<Content> {
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;
-    if metadata.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
+    expect_end(&metadata)?;
     if !metadata.is_file() {
         // A pipe or a device: no length, no positions.
         return read_all(&mut file);
@@ -156,6 +175,16 @@ impl ByteSource for Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn what_never_ends_is_refused() {
+        for path in ["/dev/zero", "/dev/full"] {
+            let error = Source::open(Path::new(path)).unwrap_err();
+            assert!(matches!(error.blame, Blame::File));
+            assert!(read(Path::new(path)).is_err());
+        }
+    }
 
     #[test]
     fn a_file_is_read_at_a_position() {
