@@ -9,7 +9,7 @@ use crate::convert::{as_compute, write_compute};
 use crate::dims::{self, Sizes, Strides, Walk, broadcast_strides, broadcast_strides_of};
 use crate::dispatch::compute;
 use crate::number::{Compute, Number};
-use crate::product::{Extent, Matrix, MatrixMut, Product, scale};
+use crate::product::{Extent, Matrix, MatrixMut, Product, Room, scale};
 use crate::view::expect_same_dtype;
 
 const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
@@ -214,7 +214,7 @@ fn multiply(context: &mut KernelContext<'_>, job: &Job) -> Result<(), KernelErro
             None => None,
         };
         write_compute::<C>(temp, out, |out| {
-            plan.run(&places, out, a, b)?;
+            plan.run(&mut Room::new(temp), &places, out, a, b)?;
             scale(out, C::from_scalar(job.alpha));
             match bias_elements {
                 Some((bias, beta)) => add_bias(out_meta, out, bias, &bias_strides, beta),
@@ -303,6 +303,7 @@ impl Plan {
 
     fn run<C: Product>(
         &self,
+        room: &mut Room<'_, C>,
         places: &Places,
         out: &mut [C],
         a: &[C],
@@ -321,6 +322,7 @@ impl Plan {
                 column_stride: places.column_stride,
             };
             C::multiply(
+                room,
                 places.extent,
                 out,
                 false,

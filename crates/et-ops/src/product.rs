@@ -1,9 +1,17 @@
 //! Matrix products on slices.
 
+mod blocked;
+mod lanes;
+mod pack;
+#[cfg(test)]
+mod tests;
+mod tile;
+
 use et_kernel::{Bool8, KernelError};
 
 use crate::dims::Walk;
 use crate::number::{Compute, Number};
+pub(crate) use pack::Room;
 
 /// A matrix in a slice: element (i, j) is at `i * row_stride + j * column_stride`.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +42,9 @@ pub(crate) trait Product: Compute {
     /// `out = a b`, or `out += a b`.
     ///
     /// # Errors
-    /// If a matrix does not have as many elements as `extent` says.
+    /// If a matrix does not have as many elements as `extent` says, or the scratch memory has no room.
     fn multiply(
+        room: &mut Room<'_, Self>,
         extent: Extent,
         out: MatrixMut<'_, Self>,
         accumulate: bool,
@@ -73,8 +82,8 @@ fn expect_fits<T>(
 macro_rules! float_product {
     ($($rust:ty)+) => {$(
         impl Product for $rust {
-            #[expect(unsafe_code, reason = "the products of `gemm` take pointers and strides")]
             fn multiply(
+                room: &mut Room<'_, Self>,
                 extent: Extent,
                 out: MatrixMut<'_, Self>,
                 accumulate: bool,
@@ -82,35 +91,11 @@ macro_rules! float_product {
                 b: Matrix<'_, Self>,
             ) -> Result<(), KernelError> {
                 expect_fits(extent, &out, &a, &b)?;
-                if extent.m == 0 || extent.n == 0 {
+                if extent.k == 0 {
+                    plain(extent, out, accumulate, a, b);
                     return Ok(());
                 }
-                // SAFETY: `expect_fits` found every element that the sizes and strides reach inside of its slice; `out` is
-                // exclusively borrowed, so it is apart from the others.
-                unsafe {
-                    gemm::gemm(
-                        extent.m,
-                        extent.n,
-                        extent.k,
-                        out.elements.as_mut_ptr(),
-                        out.column_stride as isize,
-                        out.row_stride as isize,
-                        accumulate,
-                        a.elements.as_ptr(),
-                        a.column_stride as isize,
-                        a.row_stride as isize,
-                        b.elements.as_ptr(),
-                        b.column_stride as isize,
-                        b.row_stride as isize,
-                        1.0,
-                        1.0,
-                        false,
-                        false,
-                        false,
-                        gemm::Parallelism::None,
-                    );
-                }
-                Ok(())
+                blocked::multiply(room, extent, out, accumulate, a, b)
             }
         }
     )+};
@@ -122,6 +107,7 @@ macro_rules! plain_product {
     ($($rust:ty)+) => {$(
         impl Product for $rust {
             fn multiply(
+                _: &mut Room<'_, Self>,
                 extent: Extent,
                 out: MatrixMut<'_, Self>,
                 accumulate: bool,

@@ -5,7 +5,7 @@ use et_memory::Arena;
 
 use super::{Plan, scratch_of};
 use crate::number::Number;
-use crate::product::{Extent, Matrix, MatrixMut, Product};
+use crate::product::{Extent, Matrix, MatrixMut, Product, Room};
 use crate::window::SPATIAL;
 
 /// Bytes of columns that are made at a time, so that they are still in the cache when they are multiplied.
@@ -42,6 +42,7 @@ pub(super) fn run<C: Product>(
     } else {
         scratch_of::<C>(temp, &[depth, block])?
     };
+    let mut room = Room::new(temp);
     for n in 0..plan.batch {
         for group in 0..plan.groups {
             let source = n * plan.input.batch + group * plan.in_channels * plan.input.channel;
@@ -80,7 +81,7 @@ pub(super) fn run<C: Product>(
                     row_stride: plan.output.channel,
                     column_stride: pixel.unwrap_or(plan.output.spatial[2]),
                 };
-                C::multiply(extent, out, add, a, b)?;
+                C::multiply(&mut room, extent, out, add, a, b)?;
                 first += count;
             }
         }

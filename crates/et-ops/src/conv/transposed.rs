@@ -4,7 +4,7 @@ use et_kernel::KernelError;
 use et_memory::Arena;
 
 use super::{Plan, scratch_of};
-use crate::product::{Extent, Matrix, MatrixMut, Product};
+use crate::product::{Extent, Matrix, MatrixMut, Product, Room};
 use crate::window::{SPATIAL, Windows};
 
 /// Bytes of products that are made at a time.
@@ -55,6 +55,7 @@ pub(super) fn run<C: Product>(
         .max(LEAST_PIXELS)
         .min(width);
     let columns = scratch_of::<C>(temp, &[depth, block])?;
+    let mut room = Room::new(temp);
     for n in 0..plan.batch {
         for group in 0..plan.groups {
             let source = n * plan.input.batch + group * plan.in_channels * plan.input.channel;
@@ -85,7 +86,7 @@ pub(super) fn run<C: Product>(
                     row_stride: plan.input.channel,
                     column_stride: in_x,
                 };
-                C::multiply(extent, out, false, a, b)?;
+                C::multiply(&mut room, extent, out, false, a, b)?;
                 add_run(plan, &mut to[target..], columns, count, [z, y, x]);
             }
         }

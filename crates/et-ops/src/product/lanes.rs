@@ -1,0 +1,97 @@
+//! Floating-point numbers side by side in vectors.
+
+use pulp::Simd;
+use pulp::bytemuck::Pod;
+
+use crate::number::Compute;
+
+/// A number that machines compute several of at a time.
+pub(super) trait Lanes: Compute + Pod {
+    /// As many numbers as one register holds.
+    type Vector<S: Simd>: Pod;
+
+    fn splat<S: Simd>(simd: S, x: Self) -> Self::Vector<S>;
+    fn add<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// `a b + c`, rounded once where the machine does that as fast.
+    fn multiply_add<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+        c: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    /// The sum of a vector's numbers.
+    fn sum<S: Simd>(simd: S, a: Self::Vector<S>) -> Self;
+    /// The whole vectors at the start of `xs`, and the rest.
+    fn vectors<S: Simd>(xs: &[Self]) -> (&[Self::Vector<S>], &[Self]);
+    /// As [`vectors`](Self::vectors), to write.
+    fn vectors_mut<S: Simd>(xs: &mut [Self]) -> (&mut [Self::Vector<S>], &mut [Self]);
+}
+
+/// Numbers in a vector.
+pub(super) const fn count<T: Lanes, S: Simd>() -> usize {
+    size_of::<T::Vector<S>>() / size_of::<T>()
+}
+
+macro_rules! lanes {
+    ($rust:ty, $vector:ident, $splat:ident, $add:ident, $multiply_add:ident, $sum:ident, $vectors:ident, $vectors_mut:ident) => {
+        impl Lanes for $rust {
+            type Vector<S: Simd> = S::$vector;
+
+            #[inline(always)]
+            fn splat<S: Simd>(simd: S, x: Self) -> S::$vector {
+                simd.$splat(x)
+            }
+
+            #[inline(always)]
+            fn add<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$add(a, b)
+            }
+
+            #[inline(always)]
+            fn multiply_add<S: Simd>(
+                simd: S,
+                a: S::$vector,
+                b: S::$vector,
+                c: S::$vector,
+            ) -> S::$vector {
+                simd.$multiply_add(a, b, c)
+            }
+
+            #[inline(always)]
+            fn sum<S: Simd>(simd: S, a: S::$vector) -> Self {
+                simd.$sum(a)
+            }
+
+            #[inline(always)]
+            fn vectors<S: Simd>(xs: &[Self]) -> (&[S::$vector], &[Self]) {
+                S::$vectors(xs)
+            }
+
+            #[inline(always)]
+            fn vectors_mut<S: Simd>(xs: &mut [Self]) -> (&mut [S::$vector], &mut [Self]) {
+                S::$vectors_mut(xs)
+            }
+        }
+    };
+}
+
+lanes!(
+    f32,
+    f32s,
+    splat_f32s,
+    add_f32s,
+    mul_add_e_f32s,
+    reduce_sum_f32s,
+    as_simd_f32s,
+    as_mut_simd_f32s
+);
+lanes!(
+    f64,
+    f64s,
+    splat_f64s,
+    add_f64s,
+    mul_add_e_f64s,
+    reduce_sum_f64s,
+    as_simd_f64s,
+    as_mut_simd_f64s
+);

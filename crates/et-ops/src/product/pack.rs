@@ -1,0 +1,111 @@
+//! Copies of parts of operands in the order in which they are read.
+
+use std::ops::Range;
+
+use et_kernel::{Element, KernelError};
+use et_memory::Arena;
+
+use super::Matrix;
+use crate::elementwise::scratch;
+
+/// Scratch memory that the products of one operator share, made when it is needed.
+#[derive(Debug)]
+pub(crate) struct Room<'a, T> {
+    temp: &'a Arena,
+    rows: &'a mut [T],
+    panels: &'a mut [T],
+}
+
+impl<'a, T: Element> Room<'a, T> {
+    pub(crate) fn new(temp: &'a Arena) -> Self {
+        Self {
+            temp,
+            rows: &mut [],
+            panels: &mut [],
+        }
+    }
+
+    /// Room for so many elements of rows and of panels.
+    pub(super) fn reserve(&mut self, rows: usize, panels: usize) -> Result<(), KernelError> {
+        grow(self.temp, &mut self.rows, rows)?;
+        grow(self.temp, &mut self.panels, panels)
+    }
+
+    /// The rows and the panels.
+    pub(super) fn parts(&mut self) -> (&mut [T], &mut [T]) {
+        (self.rows, self.panels)
+    }
+}
+
+/// Pieces double in size, so that those given up are no more than the last.
+fn grow<'a, T: Element>(
+    temp: &'a Arena,
+    piece: &mut &'a mut [T],
+    len: usize,
+) -> Result<(), KernelError> {
+    if piece.len() < len {
+        *piece = scratch(temp, len.max(2 * piece.len()))?;
+    }
+    Ok(())
+}
+
+/// Elements of a row that are copied at a time, so that columns in one piece are read in pieces too.
+const RUN: usize = 16;
+
+/// Copies `high` rows of `deep` elements so that one follows the other.
+pub(super) fn rows<T: Copy>(to: &mut [T], from: Matrix<'_, T>, high: usize, deep: usize) {
+    for start in (0..deep).step_by(RUN) {
+        let run = RUN.min(deep - start);
+        for (i, to) in to.chunks_exact_mut(deep).take(high).enumerate() {
+            let elements = &from.elements[i * from.row_stride + start * from.column_stride..];
+            for (l, to) in to[start..start + run].iter_mut().enumerate() {
+                *to = elements[l * from.column_stride];
+            }
+        }
+    }
+}
+
+/// Copies the first `deep` rows of some columns to panels: the columns of one, row after row, then those of the next. Panels
+/// are two vectors of `lanes` columns wide; the last is only one if that is enough. What is not there is zero.
+pub(super) fn panels<T: Element>(
+    to: &mut [T],
+    from: Matrix<'_, T>,
+    deep: usize,
+    columns: Range<usize>,
+    lanes: usize,
+) {
+    let (mut to, mut first) = (to, columns.start);
+    while first < columns.end {
+        let rest = columns.end - first;
+        let width = if rest > lanes { 2 * lanes } else { lanes };
+        let (panel, others) = to.split_at_mut(width * deep);
+        let from = Matrix {
+            elements: &from.elements[first * from.column_stride..],
+            ..from
+        };
+        fill(panel, from, width, width.min(rest));
+        (to, first) = (others, first + width);
+    }
+}
+
+/// Fills a panel that is `width` wide from as many `columns`.
+fn fill<T: Element>(panel: &mut [T], from: Matrix<'_, T>, width: usize, columns: usize) {
+    let rows = panel.chunks_exact_mut(width);
+    if from.column_stride == 1 {
+        for (l, row) in rows.enumerate() {
+            let (row, missing) = row.split_at_mut(columns);
+            row.copy_from_slice(&from.elements[l * from.row_stride..][..columns]);
+            missing.fill(T::default());
+        }
+        return;
+    }
+    if columns < width {
+        rows.for_each(|row| row[columns..].fill(T::default()));
+    }
+    for j in 0..columns {
+        let elements = &from.elements[j * from.column_stride..];
+        for (l, to) in panel[j..].iter_mut().step_by(width).enumerate() {
+            *to = elements[l * from.row_stride];
+        }
+    }
+}

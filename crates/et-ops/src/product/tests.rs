@@ -1,0 +1,280 @@
+//! Products against sums of `f64`, for sizes around the edges of tiles and blocks.
+
+use et_memory::Arena;
+use proptest::prelude::*;
+
+use super::{Extent, Matrix, MatrixMut, Product, Room};
+
+/// How the elements of a matrix lie.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Rows,
+    Columns,
+    /// Rows with gaps between them.
+    Padded,
+    /// Elements with gaps between them.
+    Spread,
+}
+
+const ORDERS: [Order; 4] = [Order::Rows, Order::Columns, Order::Padded, Order::Spread];
+
+impl Order {
+    /// The row and the column stride, and how many elements there are.
+    fn strides(self, rows: usize, columns: usize) -> [usize; 3] {
+        let [row, column] = match self {
+            Self::Rows => [columns, 1],
+            Self::Columns => [1, rows],
+            Self::Padded => [columns + 3, 1],
+            Self::Spread => [2, 2 * rows + 1],
+        };
+        let last = |n: usize| n.saturating_sub(1);
+        let len = if rows * columns == 0 {
+            0
+        } else {
+            last(rows) * row + last(columns) * column + 1
+        };
+        [row, column, len]
+    }
+}
+
+trait Real: Product {
+    fn new(x: f64) -> Self;
+    fn get(self) -> f64;
+}
+
+impl Real for f32 {
+    fn new(x: f64) -> Self {
+        x as Self
+    }
+    fn get(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+impl Real for f64 {
+    fn new(x: f64) -> Self {
+        x
+    }
+    fn get(self) -> f64 {
+        self
+    }
+}
+
+/// Small whole numbers and halves of them, so that any order of additions gives the same sum; what lies between elements is
+/// no number and must not be used.
+fn filled<T: Real>(rows: usize, columns: usize, order: Order, seed: usize) -> Vec<T> {
+    let [row, column, len] = order.strides(rows, columns);
+    let mut elements = vec![T::new(f64::NAN); len];
+    let mut state = seed as u64 ^ 0x9e37_79b9_7f4a_7c15;
+    for i in 0..rows {
+        for j in 0..columns {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let x = (state >> 33) % 17;
+            elements[i * row + j * column] = T::new(x as f64 / 2.0 - 4.0);
+        }
+    }
+    elements
+}
+
+#[track_caller]
+fn check<T: Real>(extent: Extent, orders: [Order; 3], accumulate: bool) {
+    check_with::<T>(&mut Room::new(&Arena::new()), extent, orders, accumulate);
+}
+
+#[track_caller]
+fn check_with<T: Real>(
+    room: &mut Room<'_, T>,
+    extent: Extent,
+    [out_order, a_order, b_order]: [Order; 3],
+    accumulate: bool,
+) {
+    let Extent { m, n, k } = extent;
+    let a = filled::<T>(m, k, a_order, 1);
+    let b = filled::<T>(k, n, b_order, 2);
+    let mut out = filled::<T>(m, n, out_order, 3);
+    let before = out.clone();
+    let [a_row, a_column, _] = a_order.strides(m, k);
+    let [b_row, b_column, _] = b_order.strides(k, n);
+    let [out_row, out_column, _] = out_order.strides(m, n);
+    T::multiply(
+        room,
+        extent,
+        MatrixMut {
+            elements: &mut out,
+            row_stride: out_row,
+            column_stride: out_column,
+        },
+        accumulate,
+        Matrix {
+            elements: &a,
+            row_stride: a_row,
+            column_stride: a_column,
+        },
+        Matrix {
+            elements: &b,
+            row_stride: b_row,
+            column_stride: b_column,
+        },
+    )
+    .unwrap();
+    let mut expected = before;
+    for i in 0..m {
+        for j in 0..n {
+            let terms = (0..k)
+                .map(|l| a[i * a_row + l * a_column].get() * b[l * b_row + j * b_column].get());
+            let to = &mut expected[i * out_row + j * out_column];
+            let start = if accumulate { to.get() } else { 0.0 };
+            *to = T::new(start + terms.sum::<f64>());
+        }
+    }
+    for (at, (found, expected)) in out.iter().zip(&expected).enumerate() {
+        let (found, expected) = (found.get(), expected.get());
+        assert!(
+            found == expected || found.is_nan() && expected.is_nan(),
+            "{extent:?} {out_order:?} {a_order:?} {b_order:?}: {found} instead of {expected} at {at}"
+        );
+    }
+}
+
+fn extent(m: usize, n: usize, k: usize) -> Extent {
+    Extent { m, n, k }
+}
+
+#[test]
+fn every_size_up_to_beyond_two_tiles() {
+    for m in 1..=33 {
+        for n in 1..=33 {
+            let k = 1 + (m * 7 + n * 3) % 40;
+            let a = ORDERS[m % 4];
+            let b = ORDERS[(m + n) % 4];
+            check::<f32>(extent(m, n, k), [ORDERS[n % 3], a, b], m % 2 == 0);
+            check::<f64>(extent(m, n, k), [ORDERS[m % 4], b, a], n % 2 == 0);
+        }
+    }
+}
+
+#[test]
+fn every_order_of_elements() {
+    for out in ORDERS {
+        for a in ORDERS {
+            for b in ORDERS {
+                for size in [
+                    extent(1, 37, 19),
+                    extent(37, 1, 19),
+                    extent(3, 70, 9),
+                    extent(70, 3, 9),
+                    extent(19, 41, 23),
+                    extent(14, 17, 1),
+                ] {
+                    check::<f32>(size, [out, a, b], false);
+                    check::<f64>(size, [out, a, b], true);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_around_the_blocks() {
+    use super::blocked::{DEPTH, HEIGHT, WIDTH};
+    for accumulate in [false, true] {
+        for [out, a, b] in [
+            [Order::Rows, Order::Rows, Order::Rows],
+            [Order::Rows, Order::Rows, Order::Columns],
+            [Order::Columns, Order::Columns, Order::Rows],
+            [Order::Rows, Order::Spread, Order::Spread],
+        ] {
+            check::<f32>(extent(20, WIDTH + 1, DEPTH + 1), [out, a, b], accumulate);
+            check::<f32>(extent(HEIGHT + 5, 19, DEPTH), [out, a, b], accumulate);
+            check::<f32>(
+                extent(2, WIDTH * 2 + 9, DEPTH * 2 + 1),
+                [out, a, b],
+                accumulate,
+            );
+        }
+    }
+}
+
+#[test]
+fn empty_sums_are_zero_and_empty_matrices_stay() {
+    for orders in ORDERS.map(|order| [order; 3]) {
+        check::<f32>(extent(5, 9, 0), orders, false);
+        check::<f32>(extent(5, 9, 0), orders, true);
+        check::<f64>(extent(0, 9, 4), orders, false);
+        check::<f64>(extent(5, 0, 4), orders, false);
+    }
+}
+
+#[test]
+fn matrices_that_reach_beyond_their_elements_are_refused() {
+    let arena = Arena::new();
+    let matrix = |len| Matrix {
+        elements: &[1f32; 64][..len],
+        row_stride: 4,
+        column_stride: 1,
+    };
+    let run = |out: usize, a: usize, b: usize| {
+        let mut elements = [0f32; 64];
+        let to = MatrixMut {
+            elements: &mut elements[..out],
+            row_stride: 4,
+            column_stride: 1,
+        };
+        let mut room = Room::new(&arena);
+        f32::multiply(&mut room, extent(4, 4, 4), to, false, matrix(a), matrix(b))
+    };
+    assert!(run(16, 16, 16).is_ok());
+    assert!(run(15, 16, 16).is_err());
+    assert!(run(16, 15, 16).is_err());
+    assert!(run(16, 16, 15).is_err());
+}
+
+#[test]
+fn scratch_memory_without_room_is_an_error() {
+    let arena = Arena::bounded(64).unwrap();
+    let (a, mut out) = ([1f32; 900], [0f32; 900]);
+    let matrix = Matrix {
+        elements: &a,
+        row_stride: 30,
+        column_stride: 1,
+    };
+    let to = MatrixMut {
+        elements: &mut out,
+        row_stride: 30,
+        column_stride: 1,
+    };
+    let mut room = Room::new(&arena);
+    assert!(f32::multiply(&mut room, extent(30, 30, 30), to, false, matrix, matrix).is_err());
+}
+
+#[test]
+fn scratch_memory_is_shared_and_bounded() {
+    let arena = Arena::new();
+    let mut room = Room::new(&arena);
+    for size in [20, 40, 64, 40, 20] {
+        check_with::<f32>(&mut room, extent(size, size, size), [Order::Rows; 3], false);
+    }
+    let used = arena.used();
+    assert!(used > 0 && used <= 4 * 64 * 64 * 4, "{used}");
+    check_with::<f32>(&mut room, extent(60, 60, 60), [Order::Rows; 3], false);
+    assert_eq!(arena.used(), used);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 200 }))]
+
+    #[test]
+    fn products_are_what_f64_says(
+        m in prop_oneof![1..=33usize, Just(53), Just(97)],
+        n in prop_oneof![1..=33usize, Just(61), Just(131)],
+        k in 1..=300usize,
+        orders in [0..4usize, 0..4usize, 0..4usize],
+        accumulate in any::<bool>(),
+    ) {
+        let orders = orders.map(|i| ORDERS[i]);
+        check::<f32>(extent(m, n, k), orders, accumulate);
+        check::<f64>(extent(m, n, k), orders, accumulate);
+    }
+}

@@ -1,0 +1,175 @@
+//! The innermost products: a few rows by a few vectors of columns, summed up in registers.
+#![expect(
+    clippy::needless_range_loop,
+    reason = "loops over constant ranges are unrolled, and closures would be compiled without the machine's vectors"
+)]
+
+use pulp::bytemuck::cast_slice;
+use pulp::{Simd, WithSimd};
+
+use super::lanes::{Lanes, count};
+
+/// Rows of the largest tile.
+pub(super) const ROWS: usize = 6;
+
+/// Where a tile's sums go.
+#[derive(Debug)]
+pub(super) struct Target<'a, T> {
+    /// From the tile's first element on.
+    pub(super) elements: &'a mut [T],
+    pub(super) row_stride: usize,
+    pub(super) column_stride: usize,
+    /// Columns that exist; the tile's others are left out.
+    pub(super) columns: usize,
+    pub(super) accumulate: bool,
+}
+
+/// `R` rows by `V` vectors of columns.
+pub(super) struct Tile<'a, T, const R: usize, const V: usize> {
+    /// Rows of the left operand, all of one length.
+    pub(super) rows: [&'a [T]; R],
+    /// Rows of the right operand follow each other at a distance of `stride`.
+    pub(super) panel: &'a [T],
+    pub(super) stride: usize,
+    pub(super) target: Target<'a, T>,
+}
+
+impl<T: Lanes, const R: usize, const V: usize> WithSimd for Tile<'_, T, R, V> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let sums = self.sums(simd);
+        self.target.put(simd, &sums);
+    }
+}
+
+impl<T: Lanes, const R: usize, const V: usize> Tile<'_, T, R, V> {
+    #[inline(always)]
+    fn sums<S: Simd>(&self, simd: S) -> [[T::Vector<S>; V]; R] {
+        let width = V * count::<T, S>();
+        let mut rows = self.rows;
+        let len = rows[0].len();
+        for row in &mut rows {
+            *row = &row[..len];
+        }
+        let mut sums = [[T::splat(simd, T::zero()); V]; R];
+        for l in 0..len {
+            let (right, _) = T::vectors::<S>(&self.panel[l * self.stride..][..width]);
+            let mut b = [T::splat(simd, T::zero()); V];
+            b.copy_from_slice(&right[..V]);
+            for i in 0..R {
+                let a = T::splat(simd, rows[i][l]);
+                for v in 0..V {
+                    sums[i][v] = T::multiply_add(simd, a, b[v], sums[i][v]);
+                }
+            }
+        }
+        sums
+    }
+}
+
+impl<T: Lanes> Target<'_, T> {
+    #[inline(always)]
+    fn put<S: Simd, const R: usize, const V: usize>(self, simd: S, sums: &[[T::Vector<S>; V]; R]) {
+        let width = V * count::<T, S>();
+        if self.column_stride != 1 || self.columns < width {
+            return self.put_each(simd, sums);
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            let row = &mut self.elements[i * self.row_stride..][..width];
+            let (row, _) = T::vectors_mut::<S>(row);
+            for v in 0..V {
+                row[v] = if self.accumulate {
+                    T::add(simd, row[v], sums[v])
+                } else {
+                    sums[v]
+                };
+            }
+        }
+    }
+
+    /// One by one, for places that are no vectors.
+    #[inline(always)]
+    fn put_each<S: Simd, const R: usize, const V: usize>(
+        self,
+        simd: S,
+        sums: &[[T::Vector<S>; V]; R],
+    ) {
+        // A copy, so that the sums themselves can stay in registers.
+        let mut stored = [[T::splat(simd, T::zero()); V]; R];
+        for i in 0..R {
+            for v in 0..V {
+                stored[i][v] = sums[i][v];
+            }
+        }
+        let columns = self.columns.min(V * count::<T, S>());
+        if self.column_stride == 1 {
+            for i in 0..R {
+                let row = &mut self.elements[i * self.row_stride..][..columns];
+                for (to, sum) in row.iter_mut().zip(cast_slice(&stored[i])) {
+                    *to = if self.accumulate { to.plus(*sum) } else { *sum };
+                }
+            }
+            return;
+        }
+        for j in 0..columns {
+            let column = &mut self.elements[j * self.column_stride..];
+            for i in 0..R {
+                let (to, sum) = (&mut column[i * self.row_stride], cast_slice(&stored[i])[j]);
+                *to = if self.accumulate { to.plus(sum) } else { sum };
+            }
+        }
+    }
+}
+
+/// Products of `R` rows of the left operand with `C` columns of the right one, where both lie in one piece.
+pub(super) struct Dots<'a, T, const R: usize, const C: usize> {
+    pub(super) rows: [&'a [T]; R],
+    pub(super) columns: [&'a [T]; C],
+    pub(super) target: Target<'a, T>,
+}
+
+impl<T: Lanes, const R: usize, const C: usize> WithSimd for Dots<'_, T, R, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let len = self.rows[0].len();
+        let whole = len / count::<T, S>();
+        let mut rows = [T::vectors::<S>(&[]); R];
+        for i in 0..R {
+            let (vectors, rest) = T::vectors::<S>(&self.rows[i][..len]);
+            rows[i] = (&vectors[..whole], rest);
+        }
+        let mut columns = [T::vectors::<S>(&[]); C];
+        for j in 0..C {
+            let (vectors, rest) = T::vectors::<S>(&self.columns[j][..len]);
+            columns[j] = (&vectors[..whole], rest);
+        }
+        let mut sums = [[T::splat(simd, T::zero()); C]; R];
+        for l in 0..whole {
+            for j in 0..C {
+                let b = columns[j].0[l];
+                for i in 0..R {
+                    sums[i][j] = T::multiply_add(simd, rows[i].0[l], b, sums[i][j]);
+                }
+            }
+        }
+        for i in 0..R {
+            for j in 0..C {
+                let mut sum = T::sum(simd, sums[i][j]);
+                for (a, b) in rows[i].1.iter().zip(columns[j].1) {
+                    sum = sum.plus(a.times(*b));
+                }
+                let to = i * self.target.row_stride + j * self.target.column_stride;
+                let to = &mut self.target.elements[to];
+                *to = if self.target.accumulate {
+                    to.plus(sum)
+                } else {
+                    sum
+                };
+            }
+        }
+    }
+}
