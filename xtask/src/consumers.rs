@@ -47,7 +47,14 @@ const CONSUMERS: &[Consumer] = &[
 ];
 
 /// Packages that nobody depends on.
-const PROGRAMS: &[&str] = &["et-cli", "et-tests", "et-benches", "fakecuda", "xtask"];
+const PROGRAMS: &[&str] = &[
+    "et-cli",
+    "et-tests",
+    "et-mutator",
+    "et-benches",
+    "fakecuda",
+    "xtask",
+];
 
 /// Which consumers.
 #[derive(Default, clap::Args)]
