@@ -181,7 +181,7 @@ fn a_bound_buffer_keeps_its_address() {
     }
     decode.exchange_input(2, &mut bound).unwrap();
     assert_eq!(bound.place(), place);
-    let back = bound.to_host(registry).unwrap();
+    let back = bound.to_host().unwrap();
     assert_eq!(
         back.as_slice::<f32>().unwrap(),
         cache.as_slice::<f32>().unwrap()

@@ -439,7 +439,6 @@ fn j_13_results_stay_when_the_next_call_is_made() {
 fn outputs_can_be_left_on_the_device_or_copied_into_the_callers_tensor() {
     let case = Case::fixture("dev_skip_d2h");
     let simulation = Simulation::new();
-    let registry = &simulation.environment.devices;
     let mut module = case.module(&simulation.environment).unwrap();
     let run = &case.runs()[0];
     let before = simulation.counters().device_to_host;
@@ -448,7 +447,7 @@ fn outputs_can_be_left_on_the_device_or_copied_into_the_callers_tensor() {
     assert_eq!(there.device(), cuda(0));
     // The simulated delegate fetches its two arguments; nothing else came to the host.
     assert_eq!(simulation.counters().device_to_host - before, 2);
-    let host = there.to_host(registry).unwrap();
+    let host = there.to_host().unwrap();
     assert_eq!(run.difference(&[host.into()]), None);
 
     let mut own = Tensor::zeros(there.meta().clone().on(Device::CPU)).unwrap();

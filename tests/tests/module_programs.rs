@@ -417,12 +417,7 @@ fn r_att_01_state_is_read_and_written_by_name_wherever_it_is() {
         let nine = Tensor::from_slice(&[9.0f32, 90.0], &[2]).unwrap();
         method.set_attribute("count", &nine).unwrap();
         assert_eq!(run(&mut method, &[]), [10.0, 91.0]);
-        let registry = &bench.environment.devices;
-        let saved = method
-            .attribute("count")
-            .unwrap()
-            .to_host(registry)
-            .unwrap();
+        let saved = method.attribute("count").unwrap().to_host().unwrap();
         assert_eq!(saved.as_slice::<f32>().unwrap(), [10.0, 91.0]);
         assert_eq!(run(&mut method, &[]), [11.0, 92.0]);
         // State of one session goes to another.
@@ -436,7 +431,7 @@ fn r_att_01_state_is_read_and_written_by_name_wherever_it_is() {
 
         let wrong = Tensor::from_slice(&[1.0f32], &[1]).unwrap();
         assert!(method.set_attribute("count", &wrong).is_err());
-        let mut own = nine.to_host(registry).unwrap();
+        let mut own = nine.to_host().unwrap();
         assert!(
             matches!(method.exchange_attribute("count", &mut own), Err(e) if shown(&e).contains("planned"))
         );

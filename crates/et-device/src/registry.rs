@@ -34,6 +34,20 @@ impl AllocatorHandle {
     pub fn shared(allocator: Arc<dyn DeviceAllocator>) -> Self {
         Self(Inner::Shared(allocator))
     }
+
+    /// Whether the two are certainly handles on one allocator, which may then copy between blocks of both in one call.
+    pub fn is_same(&self, other: &Self) -> bool {
+        // Methods are compared too, as allocators without fields may share an address.
+        let (one, two): (*const dyn DeviceAllocator, *const dyn DeviceAllocator) =
+            (&raw const **self, &raw const **other);
+        core::ptr::eq(one, two)
+    }
+
+    /// Whether the two are certainly handles on different allocators, whose addresses have nothing to do with each other.
+    pub fn is_other(&self, other: &Self) -> bool {
+        // One allocator's table of methods may exist twice, so methods say nothing here.
+        !core::ptr::addr_eq(&raw const **self, &raw const **other)
+    }
 }
 
 impl Deref for AllocatorHandle {

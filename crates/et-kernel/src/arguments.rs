@@ -8,6 +8,9 @@ use smallvec::SmallVec;
 use crate::{EValue, KernelError, Scalar, Tensor, TensorMeta, ValueIndex};
 
 /// A tensor in the value table of the method that is running: a name, not a reference. Two names may mean the same bytes.
+///
+/// It may be kept from `prepare` to every run of the same method. Given to a call of any other method it is a mistake of the kernel's
+/// (no program can cause it) and names another tensor there, or panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TensorId(pub(crate) ValueIndex);
 

@@ -35,7 +35,9 @@ pub trait Backend: Send + Sync {
 
 /// A part of one loaded method that a backend runs. Used by one thread at a time, and dropped with the method.
 pub trait Delegate: Send {
-    /// Runs it once. The arguments are its inputs and then its outputs, on the devices their tensors say.
+    /// Runs it once. The arguments are its inputs and then its outputs, on the devices their tensors say. A delegate that works in
+    /// device memory gets it from [`KernelContext::located`], with the allocator it is from: the environment's registry may have
+    /// another one for the same device.
     ///
     /// # Errors
     /// Whatever kept it from finishing. The method stays usable, so the delegate must too.

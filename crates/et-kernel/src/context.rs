@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use crate::access::{self, LockstepIn, LockstepOut, TensorIn, TensorOut};
 use crate::arguments::wrong_kind;
 use crate::{
-    ArgumentPlace, Arguments, EValue, Environment, KernelError, MAX_RANK, StepState, Tensor,
-    TensorId, ValueIndex,
+    ArgumentPlace, Arguments, EValue, Environment, KernelError, Located, MAX_RANK, StepState,
+    Tensor, TensorId, ValueIndex,
 };
 
 /// What a call brings apart from the values.
@@ -155,17 +155,27 @@ impl<'a> KernelContext<'a> {
         access::place(self.table_tensor(id), id)
     }
 
+    /// As [`place`](Self::place), with the allocator that reaches it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn located(&self, id: TensorId) -> Result<Option<Located<'_>>, KernelError> {
+        let tensor = self.table_tensor(id);
+        let memory = |place: Place| tensor.first(place.nbytes());
+        Ok(access::place(tensor, id)?.and_then(memory))
+    }
+
     /// Copies the bytes of a tensor, wherever it is, to `bytes`.
     ///
     /// # Errors
     /// [`KernelError::NoMemory`], or the device's; `bytes` must be as many as the present shape has.
     pub fn read_bytes(&self, id: TensorId, bytes: &mut [u8]) -> Result<(), KernelError> {
-        let Some(from) = self.place(id)? else {
+        let Some(from) = self.located(id)? else {
             return expect_empty(bytes);
         };
-        let to = Place::Host(HostSpan::of_mut(bytes));
+        let to = Located::Host(HostSpan::of_mut(bytes));
         // SAFETY: the table's tensors are live; `bytes` is exclusively borrowed, so it is none of theirs.
-        Ok(unsafe { crate::copy_place(to, from, &self.call.environment.devices) }?)
+        Ok(unsafe { crate::copy_located(to, from) }?)
     }
 
     /// Copies `bytes` to a tensor, wherever it is.
@@ -174,12 +184,12 @@ impl<'a> KernelContext<'a> {
     /// As [`read_bytes`](Self::read_bytes), or if the tensor is read-only.
     pub fn write_bytes(&mut self, id: TensorId, bytes: &[u8]) -> Result<(), KernelError> {
         self.expect_writable(id)?;
-        let Some(to) = self.place(id)? else {
+        let Some(to) = self.located(id)? else {
             return expect_empty(bytes);
         };
-        let from = Place::Host(HostSpan::of(bytes));
+        let from = Located::Host(HostSpan::of(bytes));
         // SAFETY: the table's tensors are live and, behind `&mut self`, used by nobody else.
-        Ok(unsafe { crate::copy_place(to, from, &self.call.environment.devices) }?)
+        Ok(unsafe { crate::copy_located(to, from) }?)
     }
 
     /// Gives `to` the shape of `from` and copies the bytes, wherever the two are. A failed copy leaves the old shape.
@@ -198,20 +208,18 @@ impl<'a> KernelContext<'a> {
     }
 
     fn copy_whole(&self, to: TensorId, from: TensorId) -> Result<(), KernelError> {
-        let (Some(to), Some(from)) = (self.place(to)?, self.place(from)?) else {
+        let (Some(to), Some(from)) = (self.located(to)?, self.located(from)?) else {
             return Ok(());
         };
-        if to == from {
+        if to.is_same(from) {
             return Ok(());
         }
-        if !to.device().is_cpu() && to.overlaps(&from) {
-            return Err(KernelError::invalid(
-                "cannot copy between parts of one device buffer that overlap",
-            ));
+        if to.allocator().is_some() && to.overlaps(from) {
+            return Err(crate::TensorError::Overlap.into());
         }
         // SAFETY: the table's tensors are live and, while this kernel runs, used by nobody else; device places do not
         // overlap by the check above.
-        Ok(unsafe { crate::copy_place(to, from, &self.call.environment.devices) }?)
+        Ok(unsafe { crate::copy_located(to, from) }?)
     }
 
     /// Makes `view` another name for the bytes of `source`, keeping its own shape.
@@ -225,11 +233,12 @@ impl<'a> KernelContext<'a> {
                 "{to:?} cannot be a view of {of:?}"
             )));
         }
-        let place = self.place(source)?;
+        let shown = self.located(source)?;
+        let memory = shown.map(|memory| (memory.place(), memory.allocator().cloned()));
         let guard = self.table_tensor(source).shared_owner();
         // SAFETY: the bytes are those of another tensor of this table, with room for the present shape, and live as long
         // as the table; a read-only source hands its owner on, so that the view is read-only too.
-        unsafe { self.table_tensor_mut(view).become_view(place, guard) };
+        unsafe { self.table_tensor_mut(view).become_view(memory, guard) };
         self.call.views.borrow_mut().push(view.0);
         Ok(())
     }
@@ -361,10 +370,10 @@ impl<'a> PrepareContext<'a> {
 
     /// How the memory of two tensor arguments relates, by the plan.
     pub fn overlap(&self, one: TensorId, other: TensorId) -> Overlap {
-        let place = |id: TensorId| self.table_tensor(id).place();
-        match (place(one), place(other)) {
-            (Some(a), Some(b)) if a == b => Overlap::Exact,
-            (Some(a), Some(b)) if a.overlaps(&b) => Overlap::Partial,
+        let memory = |id: TensorId| self.table_tensor(id).located();
+        match (memory(one), memory(other)) {
+            (Some(a), Some(b)) if a.is_same(b) => Overlap::Exact,
+            (Some(a), Some(b)) if a.overlaps(b) => Overlap::Partial,
             _ => Overlap::Disjoint,
         }
     }

@@ -1,7 +1,9 @@
 //! Copies between places, on whatever devices these are.
 
+use std::slice;
+
 use et_device::{
-    Device, DeviceAllocatorRegistry, DeviceError, DeviceSpan, DeviceToDevice, DeviceToHost,
+    AllocatorHandle, Device, DeviceError, DeviceIndex, DeviceSpan, DeviceToDevice, DeviceToHost,
     HostToDevice, LengthMismatch,
 };
 use et_memory::{HostSpan, Place};
@@ -11,19 +13,84 @@ use crate::{Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, Tensor
 /// Bytes that go through the host at a time when two devices have no allocator in common.
 const STAGING: u64 = 64 * 1024;
 
-/// Copies all bytes of `from` to `to`, which are equally long: one call of one allocator, if the devices have one in common.
+/// Where bytes are, together with the allocator that they are from if that is a device: nobody else can reach them.
+#[derive(Clone, Copy, Debug)]
+pub enum Located<'a> {
+    /// In host memory.
+    Host(HostSpan),
+    /// On a device.
+    Device(&'a AllocatorHandle, DeviceIndex, DeviceSpan),
+}
+
+impl<'a> Located<'a> {
+    /// `place`, which is a device's memory only if there is an `allocator`.
+    pub(crate) fn new(place: Place, allocator: Option<&'a AllocatorHandle>) -> Option<Self> {
+        match (place, allocator) {
+            (Place::Host(span), _) => Some(Self::Host(span)),
+            (Place::Device(device, span), Some(allocator)) => {
+                Some(Self::Device(allocator, device.index(), span))
+            }
+            (Place::Device(..), None) => None,
+        }
+    }
+
+    /// The device and the bytes.
+    pub fn place(self) -> Place {
+        match self {
+            Self::Host(span) => Place::Host(span),
+            Self::Device(allocator, index, span) => {
+                Place::Device(Device::new(allocator.device_type(), index), span)
+            }
+        }
+    }
+
+    /// The allocator, of memory on a device.
+    pub fn allocator(self) -> Option<&'a AllocatorHandle> {
+        match self {
+            Self::Host(_) => None,
+            Self::Device(allocator, ..) => Some(allocator),
+        }
+    }
+
+    /// In bytes.
+    pub fn nbytes(self) -> u64 {
+        self.place().nbytes()
+    }
+
+    /// Whether the two are certainly the same bytes.
+    pub fn is_same(self, other: Self) -> bool {
+        let reached_alike = match (self.allocator(), other.allocator()) {
+            (Some(one), Some(two)) => one.is_same(two),
+            (one, two) => one.is_none() && two.is_none(),
+        };
+        reached_alike && self.place() == other.place()
+    }
+
+    /// Whether the two may have a byte in common. Equal addresses of different allocators are different bytes.
+    pub fn overlaps(self, other: Self) -> bool {
+        let apart = match (self.allocator(), other.allocator()) {
+            (Some(one), Some(two)) => one.is_other(two),
+            (one, two) => one.is_some() || two.is_some(),
+        };
+        !apart && self.place().overlaps(&other.place())
+    }
+
+    /// The first `nbytes` bytes, if there are so many.
+    pub(crate) fn first(self, nbytes: u64) -> Option<Self> {
+        Self::new(self.place().subplace(0, nbytes)?, self.allocator())
+    }
+}
+
+/// Copies all bytes of `from` to `to`, which are equally long: one call of one allocator, if one of them reaches both.
 /// 0 bytes are no call.
 ///
 /// # Errors
-/// [`DeviceError::Length`] if they are not equally long, [`DeviceError::NoAllocator`], or the allocator's.
+/// [`DeviceError::Length`] if they are not equally long, or an allocator's.
 ///
 /// # Safety
-/// Both places are live memory; nobody writes `from` or uses `to` meanwhile. On the host they may overlap, on a device not.
-pub unsafe fn copy_place(
-    to: Place,
-    from: Place,
-    registry: &DeviceAllocatorRegistry,
-) -> Result<(), DeviceError> {
+/// Both are live memory, on a device of the allocator that is named; nobody writes `from` or uses `to` meanwhile. On the host
+/// they may overlap, on a device not.
+pub unsafe fn copy_located(to: Located<'_>, from: Located<'_>) -> Result<(), DeviceError> {
     let (dst, src) = (to.nbytes(), from.nbytes());
     if dst != src {
         return Err(LengthMismatch { dst, src }.into());
@@ -32,78 +99,54 @@ pub unsafe fn copy_place(
         return Ok(());
     }
     match (to, from) {
-        (Place::Host(to), Place::Host(from)) => {
+        (Located::Host(to), Located::Host(from)) => {
             // SAFETY: both are live and equally long by the caller's word and the check above.
             unsafe { std::ptr::copy(from.base().as_ptr(), to.base().as_ptr(), from.len()) };
             Ok(())
         }
-        (Place::Device(device, span), Place::Host(from)) => {
-            // SAFETY: passed on to the caller.
-            unsafe { upload(device, span, from, registry) }
+        (Located::Device(allocator, index, to), Located::Host(from)) => {
+            // SAFETY: live, initialised and not written meanwhile, by the caller's word.
+            let bytes = unsafe { slice::from_raw_parts(from.base().as_ptr(), from.len()) };
+            let copy = HostToDevice::new(index, to, bytes)?;
+            // SAFETY: the caller vouches for `to` and for whose it is.
+            unsafe { allocator.copy_host_to_device(copy) }
         }
-        (Place::Host(to), Place::Device(device, span)) => {
-            // SAFETY: passed on to the caller.
-            unsafe { download(to, device, span, registry) }
+        (Located::Host(to), Located::Device(allocator, index, from)) => {
+            // SAFETY: live, initialised and used by nobody else meanwhile, by the caller's word.
+            let bytes = unsafe { slice::from_raw_parts_mut(to.base().as_ptr(), to.len()) };
+            let copy = DeviceToHost::new(index, bytes, from)?;
+            // SAFETY: the caller vouches for `from` and for whose it is.
+            unsafe { allocator.copy_device_to_host(copy) }
         }
-        (Place::Device(to_device, to), Place::Device(from_device, from)) => {
-            if to_device.device_type() != from_device.device_type() {
+        (Located::Device(one, to_index, to), Located::Device(two, from_index, from)) => {
+            if !one.is_same(two) {
                 // SAFETY: passed on to the caller.
-                return unsafe { through_host((to_device, to), (from_device, from), registry) };
+                return unsafe { through_host((one, to_index, to), (two, from_index, from)) };
             }
-            let copy = DeviceToDevice::new((to_device.index(), to), (from_device.index(), from))?;
-            let allocator = registry.require(to_device)?;
-            // SAFETY: passed on to the caller.
-            unsafe { allocator.copy_device_to_device(copy) }
+            let copy = DeviceToDevice::new((to_index, to), (from_index, from))?;
+            // SAFETY: the caller vouches for both, and that they are apart.
+            unsafe { one.copy_device_to_device(copy) }
         }
     }
 }
 
 /// # Safety
-/// As [`copy_place`].
-unsafe fn upload(
-    device: Device,
-    to: DeviceSpan,
-    from: HostSpan,
-    registry: &DeviceAllocatorRegistry,
-) -> Result<(), DeviceError> {
-    // SAFETY: live, initialised and not written meanwhile, by the caller's word.
-    let bytes = unsafe { std::slice::from_raw_parts(from.base().as_ptr(), from.len()) };
-    let copy = HostToDevice::new(device.index(), to, bytes)?;
-    // SAFETY: the caller vouches for `to`.
-    unsafe { registry.require(device)?.copy_host_to_device(copy) }
-}
-
-/// # Safety
-/// As [`copy_place`].
-unsafe fn download(
-    to: HostSpan,
-    device: Device,
-    from: DeviceSpan,
-    registry: &DeviceAllocatorRegistry,
-) -> Result<(), DeviceError> {
-    // SAFETY: live, initialised and used by nobody else meanwhile, by the caller's word.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(to.base().as_ptr(), to.len()) };
-    let copy = DeviceToHost::new(device.index(), bytes, from)?;
-    // SAFETY: the caller vouches for `from`.
-    unsafe { registry.require(device)?.copy_device_to_host(copy) }
-}
-
-/// # Safety
-/// As [`copy_place`].
+/// As [`copy_located`].
 unsafe fn through_host(
-    (to_device, to): (Device, DeviceSpan),
-    (from_device, from): (Device, DeviceSpan),
-    registry: &DeviceAllocatorRegistry,
+    (to_allocator, to_index, to): (&AllocatorHandle, DeviceIndex, DeviceSpan),
+    (from_allocator, from_index, from): (&AllocatorHandle, DeviceIndex, DeviceSpan),
 ) -> Result<(), DeviceError> {
     let mut staging = vec![0u8; to.len().min(STAGING) as usize];
     let mut offset = 0;
     while offset < to.len() {
         let len = (to.len() - offset).min(STAGING);
-        let part = HostSpan::of_mut(&mut staging[..len as usize]);
+        let part = Located::Host(HostSpan::of_mut(&mut staging[..len as usize]));
+        let source = Located::Device(from_allocator, from_index, from.subspan(offset, len)?);
+        let target = Located::Device(to_allocator, to_index, to.subspan(offset, len)?);
         // SAFETY: `part` is ours; the rest is passed on to the caller.
-        unsafe { download(part, from_device, from.subspan(offset, len)?, registry)? };
+        unsafe { copy_located(part, source)? };
         // SAFETY: as above.
-        unsafe { upload(to_device, to.subspan(offset, len)?, part, registry)? };
+        unsafe { copy_located(target, part)? };
         offset += len;
     }
     Ok(())

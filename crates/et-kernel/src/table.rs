@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use et_device::{Device, DeviceAllocatorRegistry, DeviceError};
 use et_memory::{
-    Arena, DeviceMemoryBuffer, HostBuffer, MemoryError, MemoryManager, Place, PlannedMemory,
+    Arena, DeviceMemoryBuffer, HostBuffer, MemoryError, MemoryManager, PlannedMemory,
     PlannedMemoryId, PlannedSlot,
 };
 
 use crate::{
-    EValue, Environment, KernelContext, PrepareContext, SharedBytes, StepState, Tensor,
-    TensorError, TensorMeta, ValueIndex, copy_place,
+    EValue, Environment, KernelContext, Located, PrepareContext, SharedBytes, StepState, Tensor,
+    TensorError, TensorMeta, ValueIndex, copy_located,
 };
 
 /// The values of one loaded method, and the memory they live in.
@@ -79,10 +79,13 @@ impl ValueTable {
                 available: room,
             });
         }
-        // SAFETY: the place was resolved in buffers that this table owns and never gives away while attached; it has room for
-        // the bound, on the tensor's device, aligned for its elements; buffers are zeroed, so it is initialised. References
+        let buffer = self.memory.planned.buffer(slot.memory_id);
+        let allocator = buffer.and_then(|buffer| buffer.allocator());
+        let memory = place.and_then(|place| Located::new(place, allocator));
+        // SAFETY: the place was resolved in a buffer that this table owns and never gives away while attached, and the allocator
+        // is that buffer's; it has room for the bound, on the tensor's device, aligned for its elements; buffers are zeroed, so it is initialised. References
         // to it are made only through `&self` and `&mut self` of this table (see `access`), and not while it is detached.
-        let tensor = unsafe { Tensor::planned(meta, place) };
+        let tensor = unsafe { Tensor::planned(meta, memory) };
         self.push_owned(tensor);
         Ok(())
     }
@@ -129,7 +132,7 @@ impl ValueTable {
     /// [`exchange_memory`](Self::exchange_memory).
     pub fn push_without_memory(&mut self, meta: TensorMeta) {
         // SAFETY: there is no place, so nothing is asked of it.
-        let tensor = unsafe { Tensor::from_place(meta, None) };
+        let tensor = unsafe { Tensor::from_located(meta, None) };
         self.push_owned(tensor);
     }
 
@@ -212,25 +215,15 @@ impl ValueTable {
     ///
     /// # Errors
     /// [`TableError::Tensor`].
-    pub fn copy_from(
-        &mut self,
-        index: ValueIndex,
-        source: &Tensor,
-        registry: &DeviceAllocatorRegistry,
-    ) -> Result<(), TableError> {
-        Ok(self.tensor_mut(index)?.copy_from(source, registry)?)
+    pub fn copy_from(&mut self, index: ValueIndex, source: &Tensor) -> Result<(), TableError> {
+        Ok(self.tensor_mut(index)?.copy_from(source)?)
     }
 
     /// Copies `bytes` to the start of a tensor, wherever it is.
     ///
     /// # Errors
     /// [`TableError::Tensor`] if there is no room for them, or the device's.
-    pub fn write_bytes(
-        &mut self,
-        index: ValueIndex,
-        bytes: &[u8],
-        registry: &DeviceAllocatorRegistry,
-    ) -> Result<(), TableError> {
+    pub fn write_bytes(&mut self, index: ValueIndex, bytes: &[u8]) -> Result<(), TableError> {
         let tensor = self.tensor_mut(index)?;
         if tensor.is_read_only() {
             return Err(TensorError::ReadOnly.into());
@@ -238,15 +231,15 @@ impl ValueTable {
         if bytes.is_empty() {
             return Ok(());
         }
-        let place = tensor.place().ok_or(TensorError::NoMemory)?;
+        let memory = tensor.located().ok_or(TensorError::NoMemory)?;
         let found = bytes.len();
-        let expected = usize::try_from(place.nbytes()).unwrap_or(usize::MAX);
-        let to = place
-            .subplace(0, found as u64)
+        let expected = usize::try_from(memory.nbytes()).unwrap_or(usize::MAX);
+        let to = memory
+            .first(found as u64)
             .ok_or(TensorError::Length { expected, found })?;
-        let from = Place::Host(et_memory::HostSpan::of(bytes));
+        let from = Located::Host(et_memory::HostSpan::of(bytes));
         // SAFETY: a table's tensors are live, `&mut self` excludes other users, and `bytes` is borrowed for the call.
-        Ok(unsafe { copy_place(to, from, registry) }.map_err(TensorError::Device)?)
+        Ok(unsafe { copy_located(to, from) }.map_err(TensorError::Device)?)
     }
 
     /// Exchanges a tensor's own memory with that of `other`: the two must be of one element type, dimension order and device,
@@ -432,12 +425,8 @@ impl ValueTable {
     ///
     /// # Errors
     /// [`TableError::Tensor`].
-    pub fn zero_owned(
-        &mut self,
-        index: ValueIndex,
-        registry: &DeviceAllocatorRegistry,
-    ) -> Result<(), TableError> {
-        Ok(self.tensor_mut(index)?.zero_owned(registry)?)
+    pub fn zero_owned(&mut self, index: ValueIndex) -> Result<(), TableError> {
+        Ok(self.tensor_mut(index)?.zero_owned()?)
     }
 
     /// The planned memory, to look at.
@@ -606,7 +595,7 @@ impl Tensor {
             return Self::zeros(meta);
         }
         let mut tensor = Self::on_device(meta, registry)?;
-        tensor.zero_owned(registry)?;
+        tensor.zero_owned()?;
         Ok(tensor)
     }
 
@@ -629,14 +618,14 @@ impl Tensor {
             let owner: Arc<dyn Send + Sync> = bytes.owner();
             // SAFETY: the span is the bytes of `owner`, which are the same from call to call and so stay alive and unchanged
             // while it exists; nobody writes through a shared tensor.
-            return Ok(unsafe { Self::from_shared(meta, Place::Host(span), owner) });
+            return Ok(unsafe { Self::from_shared(meta, Located::Host(span), owner) });
         }
         let mut copy = HostBuffer::zeroed(expected as u64, meta.alignment())?;
         // SAFETY: the buffer is new, so nothing else uses it.
         unsafe { copy.bytes_mut() }.copy_from_slice(&bytes);
-        let place = Place::Host(copy.span());
-        // SAFETY: the place is all of the buffer, which the owner keeps alive and nobody writes any more.
-        Ok(unsafe { Self::from_shared(meta, place, Arc::new(copy)) })
+        let memory = Located::Host(copy.span());
+        // SAFETY: that is all of the buffer, which the owner keeps alive and nobody writes any more.
+        Ok(unsafe { Self::from_shared(meta, memory, Arc::new(copy)) })
     }
 
     /// Another read-only tensor over the same bytes.
@@ -644,12 +633,13 @@ impl Tensor {
     /// # Errors
     /// [`TensorError::Unlike`] if this one is not read-only, is on another device, or has fewer bytes.
     fn share_constant(&self, meta: TensorMeta) -> Result<Self, TensorError> {
-        let fits = |place: &Place| {
-            place.device() == meta.device() && place.nbytes() >= meta.bound_nbytes() as u64
+        let fits = |memory: &Located<'_>| {
+            memory.place().device() == meta.device()
+                && memory.nbytes() >= meta.bound_nbytes() as u64
         };
-        match (self.place().filter(fits), self.shared_owner()) {
-            // SAFETY: the owner keeps the place alive and unchanged, and it has room for the tensor.
-            (Some(place), Some(owner)) => Ok(unsafe { Self::from_shared(meta, place, owner) }),
+        match (self.located().filter(fits), self.shared_owner()) {
+            // SAFETY: the owner keeps the memory alive and unchanged, and it has room for the tensor.
+            (Some(memory), Some(owner)) => Ok(unsafe { Self::from_shared(meta, memory, owner) }),
             _ => Err(TensorError::Unlike {
                 from: Box::new(self.meta().clone()),
                 to: Box::new(meta),
@@ -681,8 +671,10 @@ impl Tensor {
         let Some(span) = buffer.span() else {
             return Self::on_device(meta, registry);
         };
-        // SAFETY: the place is all of the buffer, which the owner keeps alive and nobody writes any more.
-        Ok(unsafe { Self::from_shared(meta, Place::Device(device, span), Arc::new(buffer)) })
+        let allocator = buffer.allocator().clone();
+        let memory = Located::Device(&allocator, device.index(), span);
+        // SAFETY: that is all of the buffer, which the owner keeps alive and nobody writes any more.
+        Ok(unsafe { Self::from_shared(meta, memory, Arc::new(buffer)) })
     }
 }
 

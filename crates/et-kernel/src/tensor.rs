@@ -5,10 +5,11 @@ use core::ptr::NonNull;
 use core::slice;
 use std::sync::Arc;
 
-use et_device::{Alignment, Device, DeviceAllocatorRegistry, DeviceError};
+use et_device::{Alignment, AllocatorHandle, Device, DeviceAllocatorRegistry, DeviceError};
 use et_memory::{DeviceMemoryBuffer, HostBuffer, HostSpan, MemoryError, Place};
 use smallvec::SmallVec;
 
+use crate::copy::{Located, copy_located};
 use crate::dtype::{as_bytes, from_bytes, from_bytes_mut};
 use crate::{ArgumentPlace, Element, MAX_RANK, ScalarType, ShapeError, TensorMeta};
 
@@ -19,6 +20,8 @@ use crate::{ArgumentPlace, Element, MAX_RANK, ScalarType, ShapeError, TensorMeta
 pub struct Tensor {
     meta: TensorMeta,
     place: Option<Place>,
+    /// The allocator that `place` is from, if that is on a device.
+    allocator: Option<AllocatorHandle>,
     owner: Owner,
     /// Another tensor's bytes, used instead of the tensor's own until the view ends.
     view: Option<View>,
@@ -27,6 +30,7 @@ pub struct Tensor {
 /// Bytes that belong to another tensor of the same table.
 struct View {
     place: Option<Place>,
+    allocator: Option<AllocatorHandle>,
     /// Keeps them, if they are read-only.
     guard: Option<Arc<dyn Send + Sync>>,
 }
@@ -34,7 +38,7 @@ struct View {
 /// What keeps a tensor's bytes alive.
 #[expect(dead_code, reason = "memory is held to be dropped with the tensor")]
 enum Owner {
-    /// Whoever made the tensor (see [`Tensor::from_place`]).
+    /// Whoever made the tensor (see [`Tensor::from_located`]).
     Elsewhere,
     /// The value table that the tensor is in.
     Table,
@@ -69,13 +73,8 @@ impl Tensor {
             });
         }
         let buffer = HostBuffer::zeroed(meta.bound_nbytes() as u64, meta.alignment())?;
-        let place = Some(Place::Host(buffer.span()));
-        Ok(Self {
-            meta,
-            place,
-            owner: Owner::Host(buffer),
-            view: None,
-        })
+        let located = Some(Located::Host(buffer.span()));
+        Ok(Self::new(meta, located, Owner::Host(buffer)))
     }
 
     /// A host tensor with a copy of `bytes`, which are in memory order (that of `meta.dim_order()`).
@@ -136,26 +135,22 @@ impl Tensor {
             drop(unsafe { Vec::from_raw_parts(base, len, capacity) });
         };
         // SAFETY: the span is the vector's initialised elements, which live until `release` and are reached in no other way.
-        Ok(unsafe { Self::from_lent(meta, Place::Host(span), release) })
+        Ok(unsafe { Self::from_lent(meta, Located::Host(span), release) })
     }
 
     /// A tensor in memory of the caller's, on the host or on a device. `release` is called when no tensor needs it any more:
     /// when this one is dropped, or the one that its memory was exchanged with.
     ///
     /// # Safety
-    /// Until `release` is called, `place` is live and initialised memory on `meta.device()`, aligned for its elements and with
-    /// room for the bound, and nobody else uses it.
+    /// Until `release` is called, `memory` is live and initialised on `meta.device()`, of the allocator it names, aligned for its
+    /// elements and with room for the bound, and nobody else uses it.
     pub unsafe fn from_lent(
         meta: TensorMeta,
-        place: Place,
+        memory: Located<'_>,
         release: impl FnOnce() + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            meta,
-            place: Some(place),
-            owner: Owner::Lent(Lease(Some(Box::new(release)))),
-            view: None,
-        }
+        let owner = Owner::Lent(Lease(Some(Box::new(release))));
+        Self::new(meta, Some(memory), owner)
     }
 
     /// A tensor on `meta.device()`, a device, with room for the bound. The contents are unspecified.
@@ -168,53 +163,50 @@ impl Tensor {
     ) -> Result<Self, TensorError> {
         let (nbytes, device) = (meta.bound_nbytes() as u64, meta.device());
         let buffer = DeviceMemoryBuffer::create_in(registry, nbytes, device, Alignment::DEVICE)?;
-        let place = buffer.span().map(|span| Place::Device(device, span));
-        Ok(Self {
-            meta,
-            place,
-            owner: Owner::Device(buffer),
-            view: None,
-        })
+        let allocator = buffer.allocator().clone();
+        let located = buffer
+            .span()
+            .map(|span| Located::Device(&allocator, device.index(), span));
+        Ok(Self::new(meta, located, Owner::Device(buffer)))
     }
 
     /// A tensor whose bytes somebody else keeps, such as planned memory. `None` means that it has no memory (yet).
     ///
     /// # Safety
-    /// As long as the tensor exists (or one that its memory was exchanged with), `place` is live and initialised memory on
-    /// `meta.device()` with room for the bound; what safe code can do with a `&Tensor` or `&mut Tensor` (read, or write)
-    /// may be done to it for as long as such a reference is lent out.
-    pub unsafe fn from_place(meta: TensorMeta, place: Option<Place>) -> Self {
-        Self {
-            meta,
-            place,
-            owner: Owner::Elsewhere,
-            view: None,
-        }
+    /// As long as the tensor exists (or one that its memory was exchanged with), `memory` is live and initialised on
+    /// `meta.device()`, of the allocator it names, with room for the bound; what safe code can do with a `&Tensor` or
+    /// `&mut Tensor` (read, or write) may be done to it for as long as such a reference is lent out.
+    pub unsafe fn from_located(meta: TensorMeta, memory: Option<Located<'_>>) -> Self {
+        Self::new(meta, memory, Owner::Elsewhere)
     }
 
     /// A tensor in planned memory of its value table, from which its memory is never taken away.
     ///
     /// # Safety
-    /// As [`from_place`](Self::from_place).
-    pub(crate) unsafe fn planned(meta: TensorMeta, place: Option<Place>) -> Self {
-        Self {
-            meta,
-            place,
-            owner: Owner::Table,
-            view: None,
-        }
+    /// As [`from_located`](Self::from_located).
+    pub(crate) unsafe fn planned(meta: TensorMeta, memory: Option<Located<'_>>) -> Self {
+        Self::new(meta, memory, Owner::Table)
     }
 
-    /// A read-only host tensor over bytes that `owner` keeps alive and unchanged.
+    /// A read-only tensor over bytes that `owner` keeps alive and unchanged.
     ///
     /// # Safety
-    /// `place` is host memory with room for `meta` that stays alive and unchanged while `owner` exists. The tensor is
-    /// never lent out as `&mut` (its bytes may be in a read-only mapping).
-    pub unsafe fn from_shared(meta: TensorMeta, place: Place, owner: Arc<dyn Send + Sync>) -> Self {
+    /// `memory` has room for `meta`, is on its device and of the allocator it names, and stays alive and unchanged while `owner`
+    /// exists.
+    pub unsafe fn from_shared(
+        meta: TensorMeta,
+        memory: Located<'_>,
+        owner: Arc<dyn Send + Sync>,
+    ) -> Self {
+        Self::new(meta, Some(memory), Owner::Shared(owner))
+    }
+
+    fn new(meta: TensorMeta, memory: Option<Located<'_>>, owner: Owner) -> Self {
         Self {
             meta,
-            place: Some(place),
-            owner: Owner::Shared(owner),
+            place: memory.map(Located::place),
+            allocator: memory.and_then(Located::allocator).cloned(),
+            owner,
             view: None,
         }
     }
@@ -242,6 +234,15 @@ impl Tensor {
     /// Where the memory is (all of it, not only the present shape's); `None` if the tensor has none.
     pub fn place(&self) -> Option<Place> {
         self.view.as_ref().map_or(self.place, |view| view.place)
+    }
+
+    /// As [`place`](Self::place), with the allocator that the memory is from.
+    pub fn located(&self) -> Option<Located<'_>> {
+        let allocator = match &self.view {
+            Some(view) => &view.allocator,
+            None => &self.allocator,
+        };
+        Located::new(self.place()?, allocator.as_ref())
     }
 
     /// Gives the tensor the shape `sizes`. The bytes stay where they are and are not rearranged.
@@ -302,13 +303,13 @@ impl Tensor {
     ///
     /// # Errors
     /// [`TensorError::NoMemory`], or the device's.
-    pub fn to_host(&self, registry: &DeviceAllocatorRegistry) -> Result<Self, TensorError> {
+    pub fn to_host(&self) -> Result<Self, TensorError> {
         let mut host = Self::zeros(self.meta.clone().on(Device::CPU))?;
-        self.copy_into(&mut host, registry)?;
+        self.copy_into(&mut host)?;
         Ok(host)
     }
 
-    /// A copy on `device`.
+    /// A copy on `device`, in memory of the registry's allocator for it.
     ///
     /// # Errors
     /// As [`to_host`](Self::to_host).
@@ -318,10 +319,10 @@ impl Tensor {
         registry: &DeviceAllocatorRegistry,
     ) -> Result<Self, TensorError> {
         if device.is_cpu() {
-            return self.to_host(registry);
+            return self.to_host();
         }
         let mut copy = Self::on_device(self.meta.clone().on(device), registry)?;
-        self.copy_into(&mut copy, registry)?;
+        self.copy_into(&mut copy)?;
         Ok(copy)
     }
 
@@ -360,11 +361,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`TensorError::Unlike`] if they are not, [`TensorError::NoMemory`], [`TensorError::ReadOnly`], or the device's.
-    pub fn copy_into(
-        &self,
-        target: &mut Self,
-        registry: &DeviceAllocatorRegistry,
-    ) -> Result<(), TensorError> {
+    pub fn copy_into(&self, target: &mut Self) -> Result<(), TensorError> {
         let alike = self.dtype() == target.dtype()
             && self.sizes() == target.sizes()
             && self.meta.dim_order() == target.meta.dim_order();
@@ -381,27 +378,22 @@ impl Tensor {
             return Err(TensorError::ReadOnly);
         }
         let nbytes = self.meta.nbytes() as u64;
-        let part = |tensor: &Self| tensor.place().and_then(|place| place.subplace(0, nbytes));
-        let (Some(from), Some(to)) = (part(self), part(target)) else {
+        let (Some(from), Some(to)) = (self.first(nbytes), target.first(nbytes)) else {
             return Err(TensorError::NoMemory);
         };
-        // SAFETY: both places are live by the constructors' guarantee; `&self` excludes writers of the one and
-        // `&mut target` all other users of the other, so they cannot overlap either.
-        Ok(unsafe { crate::copy::copy_place(to, from, registry) }?)
+        // SAFETY: both are live and of their allocators by the constructors' guarantee; `&self` excludes writers of the one
+        // and `&mut target` all other users of the other, so they cannot overlap either.
+        Ok(unsafe { copy_located(to, from) }?)
     }
 
     /// Takes the shape of `source` and a copy of its bytes, wherever the two are. On an error the shape is as before.
     ///
     /// # Errors
     /// As [`copy_into`](Self::copy_into), and [`TensorError::Shape`] if this tensor cannot have that shape.
-    pub fn copy_from(
-        &mut self,
-        source: &Self,
-        registry: &DeviceAllocatorRegistry,
-    ) -> Result<(), TensorError> {
+    pub fn copy_from(&mut self, source: &Self) -> Result<(), TensorError> {
         let before: SmallVec<[usize; MAX_RANK]> = self.sizes().into();
         self.resize(source.sizes())?;
-        let copied = source.copy_into(self, registry);
+        let copied = source.copy_into(self);
         if copied.is_err() {
             self.resize(&before)?;
         }
@@ -441,6 +433,7 @@ impl Tensor {
         }
         self.meta.resize(other.meta.sizes())?;
         std::mem::swap(&mut self.place, &mut other.place);
+        std::mem::swap(&mut self.allocator, &mut other.allocator);
         std::mem::swap(&mut self.owner, &mut other.owner);
         Ok(())
     }
@@ -454,6 +447,7 @@ impl Tensor {
     pub(crate) fn hide_memory(&mut self) {
         self.view = Some(View {
             place: None,
+            allocator: None,
             guard: None,
         });
     }
@@ -465,50 +459,50 @@ impl Tensor {
 
     /// Ends a view, with a copy of what it showed in the tensor's own memory.
     pub(crate) fn settle(&mut self, registry: &DeviceAllocatorRegistry) -> Result<(), TensorError> {
-        let Some(View { place: shown, .. }) = &self.view else {
+        if self.view.is_none() {
             return Ok(());
-        };
-        let shown = shown.ok_or(TensorError::NoMemory)?;
+        }
+        if self.located().is_none() {
+            return Err(TensorError::NoMemory);
+        }
         if self.place.is_none() {
             let fresh = Self::allocate(self.meta.clone(), registry)?;
-            (self.place, self.owner) = (fresh.place, fresh.owner);
+            (self.place, self.allocator, self.owner) = (fresh.place, fresh.allocator, fresh.owner);
         }
         let nbytes = self.meta.nbytes() as u64;
-        if nbytes > 0 && self.place != Some(shown) {
-            let own = self.place.and_then(|place| place.subplace(0, nbytes));
-            let (Some(to), Some(from)) = (own, shown.subplace(0, nbytes)) else {
+        if nbytes > 0 {
+            let own = self.own().and_then(|own| own.first(nbytes));
+            let (Some(to), Some(from)) = (own, self.first(nbytes)) else {
                 return Err(TensorError::NoMemory);
             };
-            if !to.device().is_cpu() && to.overlaps(&from) {
-                return Err(TensorError::NoMemory);
+            if !to.is_same(from) {
+                if to.allocator().is_some() && to.overlaps(from) {
+                    return Err(TensorError::Overlap);
+                }
+                // SAFETY: both are live: the one is the tensor's, the other that of a tensor of the same table, by the view's
+                // contract; `&mut self` stands for the only use of the table. On a device they are apart by the check above.
+                unsafe { copy_located(to, from) }?;
             }
-            // SAFETY: both are live: the one is the tensor's, the other that of a tensor of the same table, by the view's
-            // contract; `&mut self` stands for the only use of the table. On a device they are apart by the check above.
-            unsafe { crate::copy::copy_place(to, from, registry) }?;
         }
         self.view = None;
         Ok(())
     }
 
     /// Sets all of the tensor's memory to zero, unless it is planned or read-only.
-    pub(crate) fn zero_owned(
-        &mut self,
-        registry: &DeviceAllocatorRegistry,
-    ) -> Result<(), TensorError> {
+    pub(crate) fn zero_owned(&mut self) -> Result<(), TensorError> {
         if matches!(self.owner, Owner::Table | Owner::Shared(_)) {
             return Ok(());
         }
-        match self.place {
+        match self.own() {
             None => {}
-            Some(Place::Host(span)) => {
+            Some(Located::Host(span)) => {
                 // SAFETY: the place is live memory of this tensor by the constructors' guarantee, and `&mut self` excludes
                 // other users of it.
                 unsafe { core::ptr::write_bytes(span.base().as_ptr(), 0, span.len()) };
             }
-            Some(Place::Device(device, span)) => {
-                let allocator = registry.require(device)?;
+            Some(Located::Device(allocator, index, span)) => {
                 // SAFETY: as above.
-                unsafe { allocator.fill(span, 0, device.index()) }?;
+                unsafe { allocator.fill(span, 0, index) }?;
             }
         }
         Ok(())
@@ -531,14 +525,29 @@ impl Tensor {
     /// Uses another tensor's bytes, which are read-only if there is a guard.
     ///
     /// # Safety
-    /// Until the view ends, what [`from_place`](Self::from_place) asks for holds, or, if there is a guard, what
+    /// Until the view ends, what [`from_located`](Self::from_located) asks for holds, or, if there is a guard, what
     /// [`from_shared`](Self::from_shared) asks for.
     pub(crate) unsafe fn become_view(
         &mut self,
-        place: Option<Place>,
+        memory: Option<(Place, Option<AllocatorHandle>)>,
         guard: Option<Arc<dyn Send + Sync>>,
     ) {
-        self.view = Some(View { place, guard });
+        let (place, allocator) = memory.unzip();
+        self.view = Some(View {
+            place,
+            allocator: allocator.flatten(),
+            guard,
+        });
+    }
+
+    /// The tensor's own memory, whatever it is a view of.
+    fn own(&self) -> Option<Located<'_>> {
+        Located::new(self.place?, self.allocator.as_ref())
+    }
+
+    /// The first `nbytes` of the tensor's memory.
+    pub(crate) fn first(&self, nbytes: u64) -> Option<Located<'_>> {
+        self.located()?.first(nbytes)
     }
 
     fn expect_dtype(&self, expected: ScalarType) -> Result<(), TensorError> {
@@ -618,6 +627,9 @@ pub enum TensorError {
     /// The tensor has no memory.
     #[error("the tensor has no memory")]
     NoMemory,
+    /// A copy on a device would read and write the same bytes.
+    #[error("cannot copy between parts of one device buffer that overlap")]
+    Overlap,
     /// The bytes are a constant's.
     #[error("the tensor's bytes are shared and can only be read")]
     ReadOnly,

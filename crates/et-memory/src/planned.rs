@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use et_device::{Alignment, Device, DeviceAllocatorRegistry, DeviceError};
+use et_device::{Alignment, AllocatorHandle, Device, DeviceAllocatorRegistry, DeviceError};
 
 use crate::{Budget, BufferSpec, DeviceMemoryBuffer, HostBuffer, MemoryError, MemoryPlan, Place};
 
@@ -55,6 +55,14 @@ impl PlannedBuffer {
         match self {
             Self::Host(_) => Device::CPU,
             Self::Device(buffer) => buffer.device(),
+        }
+    }
+
+    /// The allocator that a device buffer is from.
+    pub fn allocator(&self) -> Option<&AllocatorHandle> {
+        match self {
+            Self::Host(_) => None,
+            Self::Device(buffer) => Some(buffer.allocator()),
         }
     }
 
@@ -180,6 +188,12 @@ impl PlannedMemory {
         &self.buffers
     }
 
+    /// Buffer `memory_id`, counted from 1.
+    pub fn buffer(&self, memory_id: u32) -> Option<&PlannedBuffer> {
+        let position = usize::try_from(memory_id.checked_sub(1)?).ok()?;
+        self.buffers.get(position)
+    }
+
     /// Whether some buffer is not in host memory.
     pub fn has_device_memory(&self) -> bool {
         self.buffers.iter().any(|buffer| !buffer.device().is_cpu())
@@ -218,10 +232,7 @@ impl PlannedMemory {
             memory_id,
             count: self.buffers.len(),
         };
-        let position = memory_id
-            .checked_sub(1)
-            .and_then(|p| usize::try_from(p).ok());
-        let buffer = position.and_then(|p| self.buffers.get(p)).ok_or(unknown)?;
+        let buffer = self.buffer(memory_id).ok_or(unknown)?;
 
         let inside = offset_bytes
             .checked_add(nbytes)

@@ -414,11 +414,11 @@ impl Method {
             return Err(error.into());
         }
         if meta.dim_order() == source.meta().dim_order() {
-            return Ok(self.table.copy_from(value, source, registry)?);
+            return Ok(self.table.copy_from(value, source)?);
         }
         let order: SmallVec<[u8; 16]> = meta.dim_order().into();
-        let reordered = source.to_host(registry)?.in_dim_order(&order)?;
-        Ok(self.table.copy_from(value, &reordered, registry)?)
+        let reordered = source.to_host()?.in_dim_order(&order)?;
+        Ok(self.table.copy_from(value, &reordered)?)
     }
 
     fn check_scalar(&self, index: usize, value: ValueIndex, given: &Value) -> Result<(), Error> {

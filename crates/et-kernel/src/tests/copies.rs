@@ -4,7 +4,9 @@ use et_device::{Device, DeviceIndex};
 use et_sim::Operation;
 
 use super::{Bench, OTHER, bounded, call, cuda, floats, host_table, own};
-use crate::{Arguments, COPY_KERNELS, KernelError, ScalarType, Tensor, TensorError, TensorMeta};
+use crate::{
+    Arguments, COPY_KERNELS, Environment, KernelError, ScalarType, Tensor, TensorError, TensorMeta,
+};
 
 fn six() -> Tensor {
     Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]).unwrap()
@@ -15,7 +17,7 @@ fn check_round_trip(device: Device, expected_copies: (u64, u64, u64)) {
     let bench = Bench::new();
     let there = six().to_device(device, bench.registry()).unwrap();
     assert_eq!((there.device(), there.sizes()), (device, &[2, 3][..]));
-    let back = there.to_host(bench.registry()).unwrap();
+    let back = there.to_host().unwrap();
     assert_eq!((back.device(), back.sizes()), (Device::CPU, &[2, 3][..]));
     assert_eq!(
         back.as_slice::<f32>().unwrap(),
@@ -43,13 +45,7 @@ fn b_53_between_devices_of_one_type_is_one_copy() {
     let same = second.to_device(cuda(1), bench.registry()).unwrap();
     assert_ne!(second.place(), same.place());
     assert_eq!(bench.copies(), (1, 0, 2));
-    assert_eq!(
-        same.to_host(bench.registry())
-            .unwrap()
-            .as_slice::<f32>()
-            .unwrap()[5],
-        6.0
-    );
+    assert_eq!(same.to_host().unwrap().as_slice::<f32>().unwrap()[5], 6.0);
 }
 
 #[test]
@@ -62,8 +58,48 @@ fn b_53_between_devices_of_different_types_it_goes_through_the_host() {
     let there = tensor.to_device(cuda(0), bench.registry()).unwrap();
     let beyond = there.to_device(other, bench.registry()).unwrap();
     let back = beyond.to_device(cuda(1), bench.registry()).unwrap();
-    let host = back.to_host(bench.registry()).unwrap();
+    let host = back.to_host().unwrap();
     assert_eq!(host.as_slice::<u8>().unwrap(), elements);
+}
+
+/// Two registries have allocators of their own for one device, as two modules with simulated devices of their own have.
+/// Memory is only ever touched through the allocator that it is from: the simulated ones fail on any other's address.
+#[test]
+fn memory_is_reached_through_its_own_allocator_whatever_the_registry() {
+    let (ours, theirs) = (Bench::new(), Bench::new());
+    let there = six().to_device(cuda(0), ours.registry()).unwrap();
+    let mut beside = there.to_device(cuda(0), theirs.registry()).unwrap();
+    assert_eq!((ours.copies(), theirs.copies()), ((1, 1, 0), (1, 0, 0)));
+    assert_eq!(
+        beside.to_host().unwrap().as_slice::<f32>().unwrap(),
+        six().as_slice::<f32>().unwrap()
+    );
+    beside.copy_from(&there).unwrap();
+    assert_eq!((ours.copies(), theirs.copies()), ((1, 2, 0), (2, 1, 0)));
+
+    // A table works on tensors of another registry than the one its calls are made with.
+    let mut table = host_table(16);
+    let (one, two) = (own(&mut table, there), own(&mut table, beside));
+    table.write_bytes(one, &[0; 24]).unwrap();
+    table
+        .copy_within(two, one, &Environment::default())
+        .unwrap();
+    table.zero_owned(one).unwrap();
+    let host = table.tensor(two).unwrap().to_host().unwrap();
+    assert_eq!(host.as_slice::<f32>().unwrap(), [0.0; 6]);
+}
+
+/// Exchanged memory takes its allocator along.
+#[test]
+fn exchanged_memory_keeps_its_allocator() {
+    let (ours, theirs) = (Bench::new(), Bench::new());
+    let mut one = Tensor::allocate(six().meta().clone().on(cuda(0)), ours.registry()).unwrap();
+    let mut two = six().to_device(cuda(0), theirs.registry()).unwrap();
+    one.exchange_memory(&mut two).unwrap();
+    let copies = theirs.copies();
+    assert_eq!(one.to_host().unwrap().as_slice::<f32>().unwrap()[5], 6.0);
+    assert_eq!(theirs.copies().1, copies.1 + 1);
+    two.zero_owned().unwrap();
 }
 
 #[test]
@@ -73,7 +109,7 @@ fn b_53_without_elements_nothing_is_allocated_or_copied() {
     let there = empty.to_device(cuda(0), bench.registry()).unwrap();
     assert_eq!((there.place(), there.sizes()), (None, &[0, 3][..]));
     let beside = there.to_device(cuda(1), bench.registry()).unwrap();
-    assert_eq!(beside.to_host(bench.registry()).unwrap().sizes(), [0, 3]);
+    assert_eq!(beside.to_host().unwrap().sizes(), [0, 3]);
     assert_eq!(bench.sim.counters().allocations, 0);
     assert_eq!(bench.copies(), (0, 0, 0));
 }
@@ -104,7 +140,7 @@ fn r_tptr_06_element_type_dim_order_and_bound_are_kept() {
     let mut there = tensor.to_device(cuda(1), bench.registry()).unwrap();
     assert_eq!(there.meta(), &tensor.meta().clone().on(cuda(1)));
     there.resize(&[1, 2]).unwrap();
-    let back = there.to_host(bench.registry()).unwrap();
+    let back = there.to_host().unwrap();
     assert_eq!(
         (back.sizes(), back.meta().bound()),
         (&[1, 2][..], &[2, 3][..])
@@ -132,16 +168,12 @@ fn r_rsz_08_a_failed_copy_leaves_the_old_shape() {
     let mut there = Tensor::on_device(bounded(&[8]).on(cuda(0)), bench.registry()).unwrap();
     let three = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3]).unwrap();
     bench.sim.fail_call(Operation::Copy, 0);
-    assert!(there.copy_from(&three, bench.registry()).is_err());
+    assert!(there.copy_from(&three).is_err());
     assert_eq!(there.sizes(), [8]);
-    there.copy_from(&three, bench.registry()).unwrap();
+    there.copy_from(&three).unwrap();
     assert_eq!(there.sizes(), [3]);
     assert_eq!(
-        there
-            .to_host(bench.registry())
-            .unwrap()
-            .as_slice::<f32>()
-            .unwrap(),
+        there.to_host().unwrap().as_slice::<f32>().unwrap(),
         [1.0, 2.0, 3.0]
     );
 }
@@ -186,7 +218,7 @@ fn copy_operator(
         kernel.run()(context)
     });
     let result = table.tensor(to).unwrap();
-    (done, result.to_host(bench.registry()).unwrap())
+    (done, result.to_host().unwrap())
 }
 
 fn there(bench: &Bench, meta: TensorMeta, index: u8) -> Tensor {
@@ -330,8 +362,7 @@ fn r_copy_03_a_missing_allocator_is_an_error_before_anything_changes() {
     let mut table = host_table(0);
     let from = own(&mut table, six());
     let to = own(&mut table, there(&bench, bounded(&[4, 3]), 0));
-    let nothing =
-        crate::Environment::default().with_devices(et_device::DeviceAllocatorRegistry::new());
+    let nothing = Environment::default().with_devices(et_device::DeviceAllocatorRegistry::new());
     let done = call(&mut table, &[from, to], &nothing, |context| {
         COPY_KERNELS[0].run()(context)
     });

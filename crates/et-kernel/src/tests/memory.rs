@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use et_device::Device;
-use et_memory::{HostBuffer, HostSpan, Place};
+use et_memory::{HostBuffer, HostSpan};
 
 use super::{Bench, bounded, cuda, floats};
-use crate::{ScalarType, SharedBytes, Tensor, TensorError, TensorMeta};
+use crate::{Located, ScalarType, SharedBytes, Tensor, TensorError, TensorMeta};
 
 #[test]
 fn a_vector_becomes_a_tensor_where_it_is() {
@@ -36,13 +36,13 @@ fn a_vector_becomes_a_tensor_where_it_is() {
 }
 
 fn lent(meta: TensorMeta, buffer: HostBuffer, released: &Arc<AtomicU32>) -> Tensor {
-    let (place, count) = (Place::Host(buffer.span()), Arc::clone(released));
+    let (memory, count) = (Located::Host(buffer.span()), Arc::clone(released));
     let release = move || {
         drop(buffer);
         count.fetch_add(1, Ordering::Relaxed);
     };
     // SAFETY: the buffer is zeroed, lives until the release, and is used by nobody else.
-    unsafe { Tensor::from_lent(meta, place, release) }
+    unsafe { Tensor::from_lent(meta, memory, release) }
 }
 
 #[test]
@@ -101,14 +101,7 @@ fn memory_is_exchanged_only_between_tensors_of_one_kind() {
 fn b_25_memory_made_for_a_device_starts_as_zeros() {
     let bench = Bench::new();
     let zeros = Tensor::allocate(floats(&[4]).on(cuda(0)), bench.registry()).unwrap();
-    let read = |tensor: &Tensor| {
-        tensor
-            .to_host(bench.registry())
-            .unwrap()
-            .bytes()
-            .unwrap()
-            .to_vec()
-    };
+    let read = |tensor: &Tensor| tensor.to_host().unwrap().bytes().unwrap().to_vec();
     assert_eq!(read(&zeros), [0; 16]);
     let fresh = Tensor::on_device(floats(&[4]).on(cuda(0)), bench.registry()).unwrap();
     assert_ne!(read(&fresh), [0; 16]);
@@ -125,9 +118,9 @@ fn lent_and_owned_memory_can_be_zeroed_wherever_it_is() {
         Tensor::zeros(floats(&[2])).unwrap(),
         Tensor::on_device(floats(&[2]).on(cuda(1)), bench.registry()).unwrap(),
     ] {
-        tensor.copy_from(&host, bench.registry()).unwrap();
-        tensor.zero_owned(bench.registry()).unwrap();
-        let zeroed = tensor.to_host(bench.registry()).unwrap();
+        tensor.copy_from(&host).unwrap();
+        tensor.zero_owned().unwrap();
+        let zeroed = tensor.to_host().unwrap();
         assert_eq!(zeroed.as_slice::<f32>().unwrap(), [0.0; 2]);
     }
 }
@@ -163,11 +156,7 @@ fn b_03_a_device_constant_is_uploaded_and_read_only() {
     assert!(constant.is_read_only());
     assert_eq!(constant.device(), cuda(1));
     assert_eq!(
-        constant
-            .to_host(bench.registry())
-            .unwrap()
-            .as_slice::<f32>()
-            .unwrap(),
+        constant.to_host().unwrap().as_slice::<f32>().unwrap(),
         [1.0, 2.0]
     );
     let on_host = Tensor::constant(floats(&[2]).on(cuda(1)), &SharedBytes::new(bytes));

@@ -183,11 +183,7 @@ fn memory_moves_between_values_and_tables_without_a_copy() {
     one.exchange_within(a, a).unwrap();
     assert_eq!(bench.copies(), before);
     let read = |table: &ValueTable, index| {
-        let host = table
-            .tensor(index)
-            .unwrap()
-            .to_host(bench.registry())
-            .unwrap();
+        let host = table.tensor(index).unwrap().to_host().unwrap();
         host.as_slice::<f32>().unwrap()[0]
     };
     assert_eq!(
@@ -207,7 +203,7 @@ fn missing_memory_is_made_once_and_zeroed() {
     assert!(first.is_some());
     table.allocate_missing(x, bench.registry()).unwrap();
     assert_eq!(table.tensor(x).unwrap().place(), first);
-    let host = table.tensor(x).unwrap().to_host(bench.registry()).unwrap();
+    let host = table.tensor(x).unwrap().to_host().unwrap();
     assert_eq!(host.as_slice::<f32>().unwrap(), [0.0; 4]);
 }
 
@@ -265,16 +261,16 @@ fn bytes_can_be_written_wherever_a_tensor_is() {
     for device in [Device::CPU, cuda(0)] {
         let tensor = Tensor::allocate(floats(&[2]).on(device), bench.registry()).unwrap();
         let x = own(&mut table, tensor);
-        table.write_bytes(x, &bytes, bench.registry()).unwrap();
-        let host = table.tensor(x).unwrap().to_host(bench.registry()).unwrap();
+        table.write_bytes(x, &bytes).unwrap();
+        let host = table.tensor(x).unwrap().to_host().unwrap();
         assert_eq!(host.as_slice::<f32>().unwrap(), [1.0, 2.0]);
-        assert!(table.write_bytes(x, &[0; 9], bench.registry()).is_err());
+        assert!(table.write_bytes(x, &[0; 9]).is_err());
     }
     table
         .push_shared(floats(&[2]), &SharedBytes::new(bytes))
         .unwrap();
     let constant = last(&table);
-    assert!(table.write_bytes(constant, &[], bench.registry()).is_err());
+    assert!(table.write_bytes(constant, &[]).is_err());
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn settling_a_view_copies_what_it_shows() {
         table.end_views();
         let settled = table.tensor(view).unwrap();
         assert_ne!(settled.place(), table.tensor(from).unwrap().place());
-        let host = settled.to_host(bench.registry()).unwrap();
+        let host = settled.to_host().unwrap();
         assert_eq!(host.as_slice::<f32>().unwrap(), [1.0, 2.0]);
     }
 }

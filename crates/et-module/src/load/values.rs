@@ -80,12 +80,7 @@ impl Loader<'_> {
             slot: (slot.memory_id, slot.offset_bytes),
             bytes,
         };
-        initial.load(
-            &mut self.table,
-            self.program,
-            &self.environment.devices,
-            &mut self.initialised,
-        )?;
+        initial.load(&mut self.table, self.program, &mut self.initialised)?;
         self.initial.push(initial);
         Ok(())
     }

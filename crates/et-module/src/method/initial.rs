@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use et_device::DeviceAllocatorRegistry;
 use et_kernel::{SharedBytes, ValueIndex, ValueTable};
 
 use crate::load::InitialisedSlots;
@@ -29,7 +28,6 @@ impl Initial {
         &self,
         table: &mut ValueTable,
         program: &Program,
-        registry: &DeviceAllocatorRegistry,
         initialised: &mut Option<InitialisedSlots>,
     ) -> Result<(), Error> {
         if initialised
@@ -46,7 +44,7 @@ impl Initial {
         };
         let nbytes = table.meta(self.value).map_or(0, |meta| meta.bound_nbytes());
         let bytes = bytes.get(..nbytes).unwrap_or(&bytes);
-        table.write_bytes(self.value, bytes, registry)?;
+        table.write_bytes(self.value, bytes)?;
         if let Some(slots) = initialised {
             slots.insert(self.slot);
         }

@@ -29,7 +29,7 @@ impl Method {
     /// # Errors
     /// [`ErrorKind::NoSuchOutput`], or the device's.
     pub fn output_to_host(&self, index: usize) -> Result<Value, Error> {
-        self.copy_output(index, |tensor| tensor.to_host(&self.environment.devices))
+        self.copy_output(index, |tensor| tensor.to_host())
     }
 
     /// A copy of output `index`, on the device where it is.
@@ -74,7 +74,7 @@ impl Method {
     /// become, which is as before then; or the device's.
     pub fn output_into(&self, index: usize, tensor: &mut Tensor) -> Result<(), Error> {
         let output = self.output_tensor(index)?;
-        let copied = tensor.copy_from(output, &self.environment.devices);
+        let copied = tensor.copy_from(output);
         copied.map_err(|error| self.output_error(index, error.into()))
     }
 

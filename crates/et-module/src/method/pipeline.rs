@@ -120,8 +120,7 @@ impl Method {
             }
         }
         to.table.allocate_missing(target, registry)?;
-        to.table
-            .copy_from(target, self.table.tensor(from)?, registry)?;
+        to.table.copy_from(target, self.table.tensor(from)?)?;
         Ok(Handover::Copied)
     }
 

@@ -23,10 +23,10 @@ impl Method {
     /// type or shape.
     pub fn set_attribute(&mut self, name: &str, tensor: &Tensor) -> Result<(), Error> {
         let value = self.free_attribute(name)?;
-        let copied = self.table.end_view_of(value).and_then(|()| {
-            self.table
-                .copy_from(value, tensor, &self.environment.devices)
-        });
+        let copied = self
+            .table
+            .end_view_of(value)
+            .and_then(|()| self.table.copy_from(value, tensor));
         copied.map_err(|error| self.attribute_error(value, error.into()))
     }
 
@@ -91,7 +91,7 @@ impl Method {
         for position in 0..self.table.len() {
             let value = ValueIndex(u32::try_from(position).unwrap_or(u32::MAX));
             if self.table.meta(value).is_some() {
-                self.table.zero_owned(value, &self.environment.devices)?;
+                self.table.zero_owned(value)?;
             }
         }
         self.load_initial()?;
@@ -107,12 +107,7 @@ impl Method {
     /// Loads every initial content that is not where it belongs.
     fn load_initial(&mut self) -> Result<(), Error> {
         for initial in &self.initial {
-            initial.load(
-                &mut self.table,
-                self.meta.program(),
-                &self.environment.devices,
-                &mut self.initialised,
-            )?;
+            initial.load(&mut self.table, self.meta.program(), &mut self.initialised)?;
         }
         Ok(())
     }
