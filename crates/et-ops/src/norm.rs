@@ -210,6 +210,7 @@ fn group_norm(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let [batch, channels, area, groups] = counts;
     let (eps, outputs) = (context.double(7)?, three_outputs(context, 8)?);
     let numel = dims::numel(&[batch, channels, area])?;
+    let rows = dims::numel(&[batch, groups])?;
     let fits = groups > 0 && channels.is_multiple_of(groups);
     if !fits || numel != context.meta(input).numel() {
         return Err(KernelError::invalid(format!(
@@ -218,8 +219,8 @@ fn group_norm(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         )));
     }
     let job = Norm {
-        rows: batch * groups,
-        row: channels / groups * area,
+        rows,
+        row: dims::numel(&[channels / groups, area])?,
         channels: channels / groups,
         groups,
         eps,

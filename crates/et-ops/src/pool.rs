@@ -110,6 +110,10 @@ fn each_window(
     [depth, height, width]: [usize; SPATIAL],
     mut visit: impl FnMut([usize; 2], [usize; SPATIAL]),
 ) {
+    // Where there is no window, other sizes may be anything.
+    if outer.contains(&0) || depth.min(height).min(width) == 0 {
+        return;
+    }
     for n in 0..outer[0] {
         for c in 0..outer[1] {
             for z in 0..depth {

@@ -5,7 +5,7 @@ use et_memory::Arena;
 use smallvec::SmallVec;
 
 use crate::arguments::output;
-use crate::dims::{self, Sizes, dim_index};
+use crate::dims::{Sizes, dim_index};
 use crate::dispatch::word;
 use crate::elementwise::scratch;
 use crate::view::{expect_same_dtype, words, words_mut};
@@ -45,28 +45,22 @@ fn table(temp: &Arena, len: usize, index: impl Fn(usize) -> usize) -> Result<&[u
     Ok(table)
 }
 
-/// `out[i, j, …] = input[tables[0][i], tables[1][j], …]`.
+/// `out[i, j, …] = input[tables[0][i], tables[1][j], …]`, for an output that has elements and its shape.
 fn remap(
     context: &mut KernelContext<'_>,
     out: TensorId,
     input: TensorId,
     tables: &Tables<'_>,
 ) -> Result<(), KernelError> {
-    expect_same_dtype(context, out, input)?;
-    let sizes: Sizes = tables.iter().map(|table| table.len()).collect();
-    context.resize(out, &sizes)?;
     let ([mut out], [input]) = context.disjoint([out], [input])?;
     let (own, of) = (out.meta.strides(), input.meta.strides());
-    let numel = out.meta.numel();
+    let (sizes, numel) = (out.meta.sizes(), out.meta.numel());
     word!(out.meta.dtype(), T => {
         let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(input.bytes)?);
         let Some((inner, outer)) = tables.split_last() else {
             to.copy_from_slice(from);
             return Ok(());
         };
-        if numel == 0 {
-            return Ok(());
-        }
         let last = outer.len();
         for line in 0..numel / inner.len() {
             let (mut rest, mut at, mut source) = (line, 0, 0);
@@ -116,7 +110,11 @@ fn pad(context: &mut KernelContext<'_>, rank: usize, edge: Edge) -> Result<(), K
         .map(|(dim, &size)| padded_size(size, pair(dim), edge))
         .collect::<Result<Sizes, _>>()?;
     // Before the tables, which are as long as its dimensions.
+    expect_same_dtype(context, out, input)?;
     context.resize(out, &padded)?;
+    if context.meta(out).numel() == 0 {
+        return Ok(());
+    }
     let temp = context.temp();
     let mut tables = Tables::new();
     for (dim, &size) in sizes.iter().enumerate() {
@@ -180,12 +178,16 @@ fn roll(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             *total = (*total + shift.rem_euclid(size)) % size;
         }
     }
+    expect_same_dtype(context, out, input)?;
+    context.resize(out, &sizes)?;
+    if context.meta(out).numel() == 0 {
+        return Ok(());
+    }
     let temp = context.temp();
     let mut tables = Tables::new();
     for (&size, &shift) in sizes.iter().zip(&totals) {
         let shift = shift as usize;
         tables.push(table(temp, size, |i| (i + size - shift) % size)?);
     }
-    dims::numel(&sizes)?;
     remap(context, out, input, &tables)
 }

@@ -166,6 +166,9 @@ fn sorted(
     }
     context.resize(values, &sizes)?;
     context.resize(indices, &sizes)?;
+    if context.meta(values).numel() == 0 {
+        return Ok(());
+    }
     let temp = context.temp();
     let ([mut values, mut indices], [input]) = context.disjoint([values, indices], [input])?;
     let value_lines = line_walk(input.meta, values.meta, dim);

@@ -167,7 +167,7 @@ fn repeat(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let dim = usize::from(dim);
         let (own, stride) = (whole.sizes[dim], out.meta.strides()[dim] as isize);
         region.sizes.extend([repeats[dim], own]);
-        region.strides.extend([stride * own as isize, stride]);
+        region.strides.extend([times(stride, own), stride]);
     }
     view.sizes.clone_from(&region.sizes);
     view.strides = out
@@ -474,11 +474,10 @@ fn pixel_shuffle(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     view.strides.truncate(rank - 3);
     view.sizes.extend([c / square, h, factor, w, factor]);
     view.strides
-        .extend([cs * square as isize, hs, cs * factor as isize, ws, cs]);
-    copy_split(context, out, input, &sizes, |strides| {
-        let [c, h, w] = strides;
-        let f = factor as isize;
-        ([c, h * f, h, w * f, w].into_iter().collect(), view)
+        .extend([times(cs, square), hs, times(cs, factor), ws, cs]);
+    copy_split(context, out, input, &sizes, |[c, h, w]| {
+        let inner = [c, times(h, factor), h, times(w, factor), w];
+        (inner.into_iter().collect(), view)
     })
 }
 
@@ -499,7 +498,6 @@ fn pixel_unshuffle(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     sizes[rank - 1] = w / factor;
     // Seen as [.., c, f, f, h, w] on both sides.
     let mut view = of.clone();
-    let f = factor as isize;
     let [cs, hs, ws] = [
         of.strides[rank - 3],
         of.strides[rank - 2],
@@ -509,11 +507,18 @@ fn pixel_unshuffle(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     view.strides.truncate(rank - 3);
     view.sizes
         .extend([c, factor, factor, h / factor, w / factor]);
-    view.strides.extend([cs, hs, ws, hs * f, ws * f]);
-    copy_split(context, out, input, &sizes, |strides| {
-        let [c, h, w] = strides;
-        ([c * f * f, c * f, c, h, w].into_iter().collect(), view)
+    view.strides
+        .extend([cs, hs, ws, times(hs, factor), times(ws, factor)]);
+    copy_split(context, out, input, &sizes, |[c, h, w]| {
+        let row = times(c, factor);
+        let inner = [times(row, factor), row, c, h, w];
+        (inner.into_iter().collect(), view)
     })
+}
+
+/// A stride over `factor` elements. Where that is no number the tensor has no elements, and nobody takes the step.
+fn times(stride: isize, factor: usize) -> isize {
+    stride.saturating_mul(isize::try_from(factor).unwrap_or(isize::MAX))
 }
 
 fn pixel_arguments(

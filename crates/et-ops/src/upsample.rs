@@ -159,6 +159,9 @@ fn nearest(
     target: Target,
 ) -> Result<(), KernelError> {
     let (input, from_size) = prepare(context, out, &target)?;
+    if context.meta(out).numel() == 0 {
+        return Ok(());
+    }
     let temp = context.temp();
     let [rows, columns] = [0, 1].map(|i| {
         let step = step(from_size[i], target.size[i], target.scales[i]) as f32;

@@ -40,7 +40,7 @@ impl View {
     /// The part `start`, `start + step`, … of `len` indices along `dim`.
     #[must_use]
     pub(crate) fn slice(mut self, dim: usize, start: usize, step: isize, len: usize) -> Self {
-        self.start += self.strides[dim] * start as isize;
+        self.advance(dim, start);
         self.strides[dim] = self.strides[dim].saturating_mul(step);
         self.sizes[dim] = len;
         self
@@ -49,9 +49,15 @@ impl View {
     /// Without `dim`, at `index` of it.
     #[must_use]
     pub(crate) fn select(mut self, dim: usize, index: usize) -> Self {
-        self.start += self.strides[dim] * index as isize;
+        self.advance(dim, index);
         self.remove(dim);
         self
+    }
+
+    /// Moves index 0 of `dim`. The sum may only be no number in a tensor of no elements, whose places nobody looks at.
+    fn advance(&mut self, dim: usize, by: usize) {
+        let by = self.strides[dim].saturating_mul(by as isize);
+        self.start = self.start.saturating_add(by);
     }
 
     /// Takes a dimension away, at its index 0.
