@@ -87,7 +87,7 @@ impl CudaAllocator {
     }
 
     /// The device, set up. A failure to do so is not remembered.
-    fn state(&self, index: DeviceIndex) -> Result<&DeviceState, DeviceError> {
+    pub(crate) fn state(&self, index: DeviceIndex) -> Result<&DeviceState, DeviceError> {
         let slots = self.slots()?;
         let slot = slots
             .get(usize::from(index.get()))

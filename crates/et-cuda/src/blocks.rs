@@ -1,10 +1,11 @@
 //! The blocks that are out, and what freeing each of them takes.
 
+use crate::context::Current;
+use crate::event::Event;
 use crate::statistics::CudaStatistics;
-use crate::stream::Event;
-use et_device::DevicePtr;
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use et_device::{DevicePtr, DeviceSpan};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where a block came from, which decides how it goes back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,13 +15,36 @@ pub(crate) enum Source {
 }
 
 /// One block that is out.
+#[derive(Clone)]
 pub(crate) struct Block {
     /// The driver's address. A strictly aligned block starts behind it.
     pub(crate) driver_address: u64,
     pub(crate) source: Source,
     pub(crate) nbytes: u64,
-    /// Where it came into being, if it was allocated on a caller's stream.
-    pub(crate) born: Option<Event>,
+    /// What must be done before the block may go: its allocation on a caller's stream, and uses that were told.
+    pub(crate) uses: Vec<Arc<Event>>,
+}
+
+impl Block {
+    /// Adds a use. Where that would take more room, uses that are over make it.
+    fn add_use(&mut self, current: &Current<'_>, event: Arc<Event>) {
+        if self.uses.len() == self.uses.capacity() {
+            self.forget_what_is_over(current);
+        }
+        self.uses.push(event);
+    }
+
+    /// Whether no use is left that is not over.
+    pub(crate) fn is_unused(&mut self, current: &Current<'_>) -> bool {
+        self.forget_what_is_over(current);
+        self.uses.is_empty()
+    }
+
+    fn forget_what_is_over(&mut self, current: &Current<'_>) {
+        // A use of which the driver does not know stays, and is waited for in the end.
+        self.uses
+            .retain(|event| !event.is_done(current).unwrap_or(false));
+    }
 }
 
 /// Live blocks by the address that was handed out.
@@ -29,7 +53,7 @@ pub(crate) struct Blocks(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    live: HashMap<DevicePtr, Block>,
+    live: BTreeMap<DevicePtr, Block>,
     live_bytes: u64,
     peak_bytes: u64,
     allocations: u64,
@@ -57,6 +81,20 @@ impl Blocks {
         inner.live_bytes = inner.live_bytes.saturating_sub(block.nbytes);
         inner.frees += 1;
         Some(block)
+    }
+
+    /// Has the free of the block that holds `part` wait for `event`; whether there is such a block.
+    pub(crate) fn add_use(
+        &self,
+        current: &Current<'_>,
+        part: DeviceSpan,
+        event: &Arc<Event>,
+    ) -> bool {
+        let mut inner = self.lock();
+        let below = inner.live.range_mut(..=part.base()).next_back();
+        let holder = below.filter(|(start, block)| part.base().get() - start.get() < block.nbytes);
+        let found = holder.map(|(_, block)| block.add_use(current, Arc::clone(event)));
+        found.is_some()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -1,10 +1,11 @@
 //! A device's primary context, and making it current for the length of a call.
 
 use crate::driver::{Driver, Status};
+use crate::event::IdleEvents;
 use et_device::{Device, DeviceError};
 use std::ffi::c_int;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A retained primary context. All of the device's memory, streams and events belong to it, so it goes last.
 pub(crate) struct Context {
@@ -15,6 +16,10 @@ pub(crate) struct Context {
     handle: usize,
     /// The status that made the context unusable, or 0.
     poison: AtomicU32,
+    /// Events of this context that nobody holds.
+    pub(crate) idle_events: IdleEvents,
+    /// Bytes of host memory that are pinned in this context.
+    pub(crate) pinned_bytes: AtomicU64,
 }
 
 impl Context {
@@ -39,6 +44,8 @@ impl Context {
             ordinal,
             handle,
             poison: AtomicU32::new(0),
+            idle_events: IdleEvents::default(),
+            pinned_bytes: AtomicU64::new(0),
         })
     }
 
@@ -139,6 +146,9 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if let Ok(current) = self.enter_anyway() {
+            self.idle_events.destroy(&current);
+        }
         // SAFETY: retained once in `retain`; everything made in it holds this and is gone. A failure leaves the
         // context retained, which nobody can notice here.
         let _ = unsafe { self.driver.primary_context_release(self.ordinal) };
@@ -180,6 +190,17 @@ impl Current<'_> {
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         // SAFETY: `Context::enter` made a context current on this thread before `self` could be.
         self.check(unsafe { self.driver().context_synchronize() })
+    }
+
+    /// Waits for everything queued on the device for the sake of memory that is about to go; whether that worked. If
+    /// not, nothing can be known of the device any more, and it is not used again.
+    pub(crate) fn settle(&self) -> bool {
+        // SAFETY: `Context::enter` made a context current on this thread before `self` could be.
+        let status = unsafe { self.driver().context_synchronize() };
+        if !status.is_ok() {
+            self.context.poison(status);
+        }
+        status.is_ok()
     }
 
     /// A block outside of any pool, usable at once.

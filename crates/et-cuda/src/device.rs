@@ -2,14 +2,19 @@
 
 mod allocation;
 mod copies;
+mod deferred;
+mod transfers;
 
 use crate::blocks::Blocks;
+use crate::caller_stream::caller_stream;
 use crate::context::{Context, Current};
 use crate::driver::Driver;
 use crate::options::CudaOptions;
 use crate::pool::{Pool, PoolBytes};
+use crate::staging::Staging;
 use crate::statistics::{Counters, CudaStatistics};
 use crate::stream::{Stream, StreamId};
+use deferred::Deferred;
 use et_device::{Device, DeviceError, MemoryInfo, StreamHandle};
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -18,8 +23,10 @@ use std::sync::atomic::Ordering;
 /// Fields are dropped in this order; the context goes with its last holder.
 pub(crate) struct DeviceState {
     blocks: Blocks,
+    deferred: Deferred,
     counters: Counters,
     pool: Option<Pool>,
+    staging: Staging,
     /// Orders allocations and frees, so that they do not queue behind long copies.
     memory: Stream,
     copies: Stream,
@@ -36,8 +43,10 @@ impl DeviceState {
         let context = Arc::new(Context::retain(driver, device)?);
         Ok(DeviceState {
             blocks: Blocks::default(),
+            deferred: Deferred::default(),
             counters: Counters::default(),
             pool: Pool::create(&context, &options)?,
+            staging: Staging::new(options.staging_chunk_bytes),
             memory: Stream::create(&context)?,
             copies: Stream::create(&context)?,
             context,
@@ -49,13 +58,27 @@ impl DeviceState {
         self.context.device
     }
 
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.context.is_poisoned()
+    }
+
+    /// Where synchronous copies happen: on the stream that the thread selected, or on ours.
+    fn copy_stream(&self) -> StreamId {
+        caller_stream(self.device().index())
+            .and_then(StreamId::selected)
+            .unwrap_or(self.copies.id())
+    }
+
     /// Whether blocks are out. Their memory must then outlive this.
     pub(crate) fn has_live_blocks(&self) -> bool {
         !self.blocks.is_empty()
     }
 
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
-        self.context.enter()?.synchronize()
+        let current = self.context.enter()?;
+        current.synchronize()?;
+        self.reap(&current);
+        Ok(())
     }
 
     /// # Safety
@@ -84,6 +107,7 @@ impl DeviceState {
         // Frees that are still queued would keep their memory in the pool.
         let current = self.context.enter()?;
         self.memory.id().synchronize(&current)?;
+        self.reap(&current);
         self.pool
             .as_ref()
             .map_or(Ok(()), |pool| pool.trim(keep_bytes))
@@ -104,6 +128,9 @@ impl DeviceState {
             device_to_host: self.counters.device_to_host.get(),
             device_to_device: self.counters.device_to_device.get(),
             fills: self.counters.fills.get(),
+            deferred_bytes: self.deferred.nbytes(),
+            pinned_bytes: self.context.pinned_bytes.load(Ordering::Relaxed),
+            staged: self.counters.staged.get(),
             ..self.blocks.statistics()
         })
     }
@@ -129,6 +156,7 @@ impl Drop for DeviceState {
         if let Ok(current) = self.context.enter_anyway() {
             // Queued frees run before their pool and context go. After a fault nothing runs any more.
             let _ = self.memory.id().settle(&current);
+            self.deferred.drain(&current);
         }
     }
 }

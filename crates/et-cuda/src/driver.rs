@@ -3,7 +3,7 @@
 mod status;
 mod table;
 
-pub(crate) use status::{INVALID_HANDLE, NOT_SUPPORTED, OUT_OF_MEMORY, Status};
+pub(crate) use status::{INVALID_HANDLE, NOT_READY, NOT_SUPPORTED, OUT_OF_MEMORY, Status};
 pub(crate) use table::{Driver, PoolProperties};
 
 use et_device::{Device, DeviceError, DeviceIndex, DeviceType};

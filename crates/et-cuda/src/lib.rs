@@ -16,19 +16,29 @@
 //! every thread's current context as it found it. It knows nothing of tensors, operators or files.
 
 mod allocator;
+mod asynchronous;
 mod blocks;
+mod caller_stream;
 mod context;
 mod device;
 mod driver;
+mod event;
 mod options;
+mod pinned;
 mod pool;
+mod staging;
 mod statistics;
 mod stream;
+mod transfer;
 
 pub use allocator::CudaAllocator;
+pub use caller_stream::{CallerStream, caller_stream};
 pub use driver::{DriverError, DriverInfo, probe};
+pub use event::CudaEvent;
 pub use options::{CudaOptions, OutOfMemory};
+pub use pinned::PinnedBuffer;
 pub use statistics::{CudaStatistics, Transfers};
+pub use transfer::{RefusedTransfer, Transfer};
 
 #[cfg(feature = "auto-register")]
 static ALLOCATOR: CudaAllocator = CudaAllocator::new();

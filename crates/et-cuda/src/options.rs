@@ -1,7 +1,13 @@
 //! How an allocator behaves.
 
 use et_device::Device;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
+
+/// Large enough that starting a copy costs little beside making it.
+const STAGING_CHUNK: NonZeroUsize = match NonZeroUsize::new(4 << 20) {
+    Some(nbytes) => nbytes,
+    None => NonZeroUsize::MIN,
+};
 
 /// Settings of a [`CudaAllocator`](crate::CudaAllocator), the same for all its devices.
 #[derive(Clone, Copy, Debug)]
@@ -14,18 +20,21 @@ pub struct CudaOptions {
     pub release_threshold_bytes: u64,
     /// Whether to use pools where the device has them.
     pub use_pools: bool,
+    /// Bytes of each of the two pinned chunks of a device's staging ring, which is made at its first use.
+    pub staging_chunk_bytes: NonZeroUsize,
     /// Called when a device is out of memory and giving back the allocator's own did not help. It may free memory of
     /// other owners (not through this allocator) and return whether a last attempt is worthwhile.
     pub on_out_of_memory: Option<fn(&OutOfMemory) -> bool>,
 }
 
 impl CudaOptions {
-    /// Pools without a limit that keep all they have.
+    /// Pools without a limit that keep all they have; a staging ring of 2 × 4 MiB.
     pub const fn new() -> Self {
         CudaOptions {
             pool_limit_bytes: None,
             release_threshold_bytes: u64::MAX,
             use_pools: true,
+            staging_chunk_bytes: STAGING_CHUNK,
             on_out_of_memory: None,
         }
     }

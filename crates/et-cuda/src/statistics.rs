@@ -26,6 +26,10 @@ pub struct CudaStatistics {
     pub pool_used_bytes: u64,
     /// The most that were ever out.
     pub pool_used_peak_bytes: u64,
+    /// Bytes of freed blocks that still wait for the work that uses them; always 0 with a pool.
+    pub deferred_bytes: u64,
+    /// Bytes of pinned host memory that belongs to this device, the staging ring's among them.
+    pub pinned_bytes: u64,
     /// Copies from the host.
     pub host_to_device: Transfers,
     /// Copies to the host.
@@ -34,6 +38,8 @@ pub struct CudaStatistics {
     pub device_to_device: Transfers,
     /// Fills.
     pub fills: Transfers,
+    /// The copies among these that went through the staging ring.
+    pub staged: Transfers,
 }
 
 /// Transfers of one kind that the driver accepted.
@@ -75,4 +81,5 @@ pub(crate) struct Counters {
     pub(crate) device_to_host: TransferCounter,
     pub(crate) device_to_device: TransferCounter,
     pub(crate) fills: TransferCounter,
+    pub(crate) staged: TransferCounter,
 }

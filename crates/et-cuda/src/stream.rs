@@ -1,7 +1,8 @@
-//! Streams and events: those of our own, and those that callers bring.
+//! Streams: those of our own, and those that callers bring.
 
 use crate::context::{Context, Current};
 use crate::driver::{INVALID_HANDLE, Status};
+use crate::event::Event;
 use et_device::{DeviceError, StreamHandle};
 use std::sync::Arc;
 
@@ -39,10 +40,19 @@ impl StreamId {
         Ok(StreamId(raw))
     }
 
+    /// A stream that a [`CallerStream`](crate::CallerStream) guard holds, which was checked when the guard was made.
+    pub(crate) fn selected(handle: StreamHandle) -> Option<Self> {
+        usize::try_from(handle.as_raw()).ok().map(StreamId)
+    }
+
     /// Queues a wait for `event`.
     pub(crate) fn wait_for(self, current: &Current<'_>, event: &Event) -> Result<(), DeviceError> {
         // SAFETY: the stream is live by whoever made this id; the event is live while it is borrowed.
-        current.check(unsafe { current.driver().stream_wait_event(self.0, event.handle, 0) })
+        current.check(unsafe {
+            current
+                .driver()
+                .stream_wait_event(self.0, event.handle(), 0)
+        })
     }
 
     /// Waits until the stream has done all that is queued.
@@ -51,16 +61,12 @@ impl StreamId {
         current.check(unsafe { current.driver().stream_synchronize(self.0) })
     }
 
-    /// Waits until the stream no longer touches host memory that is about to go. If the driver cannot say so, the
-    /// whole device is waited for; if not even that works, it is not used again.
+    /// Waits until the stream no longer touches memory that is about to go. If the driver cannot say so, the whole
+    /// device is waited for; if not even that works, it is not used again.
     pub(crate) fn settle(self, current: &Current<'_>) -> Result<(), DeviceError> {
         let outcome = self.synchronize(current);
         if outcome.is_err() {
-            // SAFETY: a context is current as long as `current` lives, which `Context::enter` saw to.
-            let status = unsafe { current.driver().context_synchronize() };
-            if !status.is_ok() {
-                current.context().poison(status);
-            }
+            current.settle();
         }
         outcome
     }
@@ -68,40 +74,40 @@ impl StreamId {
     /// Queues a copy from the host.
     ///
     /// # Safety
-    /// `dst` starts `src.len()` bytes of live device memory that nothing else uses; `src` stays alive and unchanged
-    /// until the stream was waited for.
+    /// `dst` starts `nbytes` bytes of live device memory that nothing else uses; the host bytes at `src` stay alive and
+    /// unchanged until the stream was waited for.
     pub(crate) unsafe fn copy_in(
         self,
         current: &Current<'_>,
         dst: u64,
-        src: &[u8],
+        src: *const u8,
+        nbytes: usize,
     ) -> Result<(), DeviceError> {
-        let (from, nbytes) = (src.as_ptr().cast(), src.len());
         // SAFETY: by this function's contract.
         current.check(unsafe {
             current
                 .driver()
-                .copy_host_to_device(dst, from, nbytes, self.0)
+                .copy_host_to_device(dst, src.cast(), nbytes, self.0)
         })
     }
 
     /// Queues a copy to the host.
     ///
     /// # Safety
-    /// `src` starts `dst.len()` bytes of live device memory that nothing writes; `dst` stays alive and unused until
-    /// the stream was waited for.
+    /// `src` starts `nbytes` bytes of live device memory that nothing writes; the host bytes at `dst` stay alive and
+    /// unused until the stream was waited for.
     pub(crate) unsafe fn copy_out(
         self,
         current: &Current<'_>,
-        dst: &mut [u8],
+        dst: *mut u8,
         src: u64,
+        nbytes: usize,
     ) -> Result<(), DeviceError> {
-        let (to, nbytes) = (dst.as_mut_ptr().cast(), dst.len());
         // SAFETY: by this function's contract.
         current.check(unsafe {
             current
                 .driver()
-                .copy_device_to_host(to, src, nbytes, self.0)
+                .copy_device_to_host(dst.cast(), src, nbytes, self.0)
         })
     }
 
@@ -197,48 +203,6 @@ impl Drop for Stream {
             // SAFETY: created in `create` and destroyed only here. Queued work still runs; a failure has no one to
             // go to, and the handle is not used again.
             let _ = unsafe { current.driver().stream_destroy(self.id.0) };
-        }
-    }
-}
-
-/// A point in a stream that other streams can wait for.
-pub(crate) struct Event {
-    context: Arc<Context>,
-    handle: usize,
-}
-
-impl Event {
-    pub(crate) fn create(
-        context: &Arc<Context>,
-        current: &Current<'_>,
-    ) -> Result<Self, DeviceError> {
-        /// Without time stamps, which cost more than the rest.
-        const DISABLE_TIMING: u32 = 2;
-        let mut handle = 0;
-        // SAFETY: a context is current as long as `current` lives, which `Context::enter` saw to.
-        current.check(unsafe { current.driver().event_create(&mut handle, DISABLE_TIMING) })?;
-        Ok(Event {
-            context: Arc::clone(context),
-            handle,
-        })
-    }
-
-    /// Moves the event to what is queued on `stream` now.
-    pub(crate) fn record(
-        &self,
-        current: &Current<'_>,
-        stream: StreamId,
-    ) -> Result<(), DeviceError> {
-        // SAFETY: the event is live; the stream is live by whoever made its id.
-        current.check(unsafe { current.driver().event_record(self.handle, stream.0) })
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        if let Ok(current) = self.context.enter_anyway() {
-            // SAFETY: created in `create` and destroyed only here; the driver keeps what queued waits need.
-            let _ = unsafe { current.driver().event_destroy(self.handle) };
         }
     }
 }

@@ -4,12 +4,14 @@ use super::DeviceState;
 use crate::blocks::{Block, Source};
 use crate::context::Current;
 use crate::driver::{OUT_OF_MEMORY, Status};
+use crate::event::Event;
 use crate::options::OutOfMemory;
 use crate::pool;
-use crate::stream::{Event, StreamId};
+use crate::stream::StreamId;
 use et_device::{
     AllocationRequest, Device, DeviceError, DevicePtr, DeviceSpan, MemoryInfo, StreamHandle,
 };
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Every address of the driver is a multiple of this.
@@ -19,6 +21,7 @@ impl DeviceState {
     /// A block that may be used at once, anywhere.
     pub(crate) fn allocate(&self, request: &AllocationRequest) -> Result<DeviceSpan, DeviceError> {
         let current = self.context.enter()?;
+        self.reap(&current);
         let raw = self.obtain(&current, request, self.memory.id())?;
         if raw.source == Source::Pool {
             // Until the stream has come to the allocation, other streams must not touch the block.
@@ -39,14 +42,21 @@ impl DeviceState {
         let current = self.context.enter()?;
         // SAFETY: by this function's contract.
         let stream = unsafe { StreamId::of_caller(&current, stream)? };
+        self.reap(&current);
         let raw = self.obtain(&current, request, stream)?;
         if raw.source == Source::Driver {
             return self.hand_out(raw, request, None);
         }
         // Whoever frees the block later may do so on another stream, which must not get there first.
-        let born = Event::create(&self.context, &current)?;
-        born.record(&current, stream)?;
-        self.hand_out(raw, request, Some(born))
+        let born = Event::record(&self.context, &current, stream)?;
+        self.hand_out(raw, request, Some(Arc::new(born)))
+    }
+
+    /// Frees what waited for work that is over. With a pool, nothing ever does.
+    pub(super) fn reap(&self, current: &Current<'_>) {
+        if self.pool.is_none() {
+            self.deferred.reap(current);
+        }
     }
 
     /// Memory for a request, after giving back what can be given back if there is not enough.
@@ -96,13 +106,16 @@ impl DeviceState {
 
     /// Tries to make room; whether another attempt is worthwhile.
     fn apply(&self, remedy: Remedy, current: &Current<'_>, request: &AllocationRequest) -> bool {
-        let trim = || self.pool.as_ref().is_some_and(|pool| pool.trim(0).is_ok());
+        let trim = || match &self.pool {
+            Some(pool) => pool.trim(0).is_ok(),
+            None => {
+                self.deferred.reap(current);
+                true
+            }
+        };
         match remedy {
             Remedy::Trim => trim(),
-            Remedy::Synchronize => {
-                let waited = current.synchronize().is_ok();
-                waited && (self.pool.is_none() || trim())
-            }
+            Remedy::Synchronize => current.synchronize().is_ok() && trim(),
             Remedy::Ask => {
                 let ask = self.options.on_out_of_memory;
                 ask.is_some_and(|ask| ask(&self.out_of_memory(current, request)))
@@ -128,7 +141,7 @@ impl DeviceState {
         &self,
         mut raw: RawBlock<'_>,
         request: &AllocationRequest,
-        born: Option<Event>,
+        born: Option<Arc<Event>>,
     ) -> Result<DeviceSpan, DeviceError> {
         let span = aligned_part(&raw, request).ok_or(DeviceError::UnsupportedAlignment {
             device_type: self.device().device_type(),
@@ -139,7 +152,7 @@ impl DeviceState {
             driver_address: raw.address,
             source: raw.source,
             nbytes: request.nbytes.get(),
-            born,
+            uses: born.into_iter().collect(),
         };
         self.blocks.insert(span.base(), block);
         Ok(span)
@@ -150,8 +163,9 @@ impl DeviceState {
     pub(crate) unsafe fn deallocate(&self, span: DeviceSpan) -> Result<(), DeviceError> {
         let block = self.take(span)?;
         let current = self.context.enter_anyway()?;
-        // SAFETY: taken out of the books just now, so nobody else frees it; nothing uses it, by the contract.
-        unsafe { self.release(&current, &block, self.memory.id()) }
+        // SAFETY: taken out of the books just now, so nobody else frees it; but for the uses that its events stand for,
+        // nothing uses it, by the contract.
+        unsafe { self.release(&current, block, None) }
     }
 
     /// # Safety
@@ -174,7 +188,7 @@ impl DeviceState {
             }
         };
         // SAFETY: as in `deallocate`; work that uses it is queued on this stream.
-        unsafe { self.release(&current, &block, stream) }
+        unsafe { self.release(&current, block, Some(stream)) }
     }
 
     fn take(&self, span: DeviceSpan) -> Result<Block, DeviceError> {
@@ -185,39 +199,58 @@ impl DeviceState {
         self.blocks.remove(span.base()).ok_or(unknown)
     }
 
-    /// Frees a block behind the work that is queued on `stream`, or, if the driver refuses, behind all work.
+    /// Frees a block behind its uses and the work that is queued on `behind`, or, if the driver refuses, behind all work.
     ///
     /// # Safety
-    /// The block is in nobody's hands, and only work queued on `stream` may use it.
+    /// The block is in nobody's hands, and only its uses and work queued on `behind` may use it.
     unsafe fn release(
         &self,
         current: &Current<'_>,
-        block: &Block,
-        stream: StreamId,
+        mut block: Block,
+        behind: Option<StreamId>,
     ) -> Result<(), DeviceError> {
-        let queued = match (block.source, &block.born) {
-            (Source::Driver, _) => stream.synchronize(current).and_then(|()| {
-                // SAFETY: by this function's contract, and the stream's work is done.
-                unsafe { current.free(block.driver_address) }
-            }),
-            (Source::Pool, born) => {
-                let ordered = born
-                    .as_ref()
-                    .map_or(Ok(()), |event| stream.wait_for(current, event));
-                ordered.and_then(|()| {
-                    // SAFETY: by this function's contract, and `stream` is ordered behind the allocation.
-                    unsafe { pool::free_on(current, block.driver_address, stream) }
-                })
+        let outcome = match block.source {
+            Source::Pool => {
+                let stream = behind.unwrap_or(self.memory.id());
+                // SAFETY: by this function's contract.
+                unsafe { queue_free(current, &block, stream) }
+            }
+            Source::Driver => {
+                // SAFETY: by this function's contract.
+                unsafe { self.free_or_defer(current, &mut block, behind) }
             }
         };
-        match queued {
+        match outcome {
             // After a fault, the driver does not say whether it has freed the block.
             Err(error) if !self.context.is_poisoned() => {
                 // SAFETY: by this function's contract; a call that fails without a fault has freed nothing.
-                unsafe { self.free_at_once(current, block) }.map_err(|_| error)
+                unsafe { self.free_at_once(current, &block) }.map_err(|_| error)
             }
             outcome => outcome,
         }
+    }
+
+    /// Frees a block of no pool now if nothing uses it any more, and else leaves it to [`Deferred`](super::deferred).
+    ///
+    /// # Safety
+    /// As for `release`.
+    unsafe fn free_or_defer(
+        &self,
+        current: &Current<'_>,
+        block: &mut Block,
+        behind: Option<StreamId>,
+    ) -> Result<(), DeviceError> {
+        self.deferred.reap(current);
+        if let Some(stream) = behind {
+            let last = Event::record(&self.context, current, stream)?;
+            block.uses.push(Arc::new(last));
+        }
+        if block.is_unused(current) {
+            // SAFETY: by the contract, and its uses are over.
+            return unsafe { current.free(block.driver_address) };
+        }
+        self.deferred.keep(block.clone());
+        Ok(())
     }
 
     /// Frees a block once the device has nothing left to do.
@@ -270,12 +303,29 @@ impl Drop for RawBlock<'_> {
             driver_address: self.address,
             source: self.source,
             nbytes: self.nbytes,
-            born: None,
+            uses: Vec::new(),
         };
+        let behind = (self.source == Source::Pool).then_some(self.stream);
         // SAFETY: nobody has seen the address, and it is freed on the stream on which it was allocated. The error that
         // brought us here is the one to report.
-        let _ = unsafe { self.state.release(self.current, &block, self.stream) };
+        let _ = unsafe { self.state.release(self.current, block, behind) };
     }
+}
+
+/// Queues the free of a pool's block on `stream`, behind its uses.
+///
+/// # Safety
+/// The block is in nobody's hands, and only its uses and work that `stream` is ordered behind may use it.
+unsafe fn queue_free(
+    current: &Current<'_>,
+    block: &Block,
+    stream: StreamId,
+) -> Result<(), DeviceError> {
+    for event in &block.uses {
+        stream.wait_for(current, event)?;
+    }
+    // SAFETY: by this function's contract, and `stream` is ordered behind the block's uses, its allocation among them.
+    unsafe { pool::free_on(current, block.driver_address, stream) }
 }
 
 /// What to ask the driver for: enough to find an address as aligned as requested.

@@ -13,9 +13,9 @@ impl DeviceState {
             return Ok(());
         }
         let current = self.context.enter()?;
-        let stream = self.copies.id();
+        let stream = self.copy_stream();
         // SAFETY: the target is the caller's promise; the source is borrowed until the stream was waited for below.
-        unsafe { stream.copy_in(&current, dst.base().get(), src)? };
+        unsafe { stream.copy_in(&current, dst.base().get(), src.as_ptr(), src.len())? };
         self.counters.host_to_device.add(src.len());
         stream.settle(&current)
     }
@@ -35,7 +35,7 @@ impl DeviceState {
         // SAFETY: a live stream, by the contract.
         let stream = unsafe { StreamId::of_caller(&current, stream)? };
         // SAFETY: both sides stay as they must until the stream was waited for, by the contract.
-        unsafe { stream.copy_in(&current, dst.base().get(), src)? };
+        unsafe { stream.copy_in(&current, dst.base().get(), src.as_ptr(), src.len())? };
         self.counters.host_to_device.add(src.len());
         Ok(())
     }
@@ -51,9 +51,9 @@ impl DeviceState {
             return Ok(());
         }
         let current = self.context.enter()?;
-        let stream = self.copies.id();
+        let stream = self.copy_stream();
         // SAFETY: the source is the caller's promise; the target is borrowed until the stream was waited for below.
-        unsafe { stream.copy_out(&current, dst, src.base().get())? };
+        unsafe { stream.copy_out(&current, dst.as_mut_ptr(), src.base().get(), dst.len())? };
         self.counters.device_to_host.add(dst.len());
         stream.settle(&current)
     }
@@ -73,7 +73,7 @@ impl DeviceState {
         // SAFETY: a live stream, by the contract.
         let stream = unsafe { StreamId::of_caller(&current, stream)? };
         // SAFETY: both sides stay as they must until the stream was waited for, by the contract.
-        unsafe { stream.copy_out(&current, dst, src.base().get())? };
+        unsafe { stream.copy_out(&current, dst.as_mut_ptr(), src.base().get(), dst.len())? };
         self.counters.device_to_host.add(dst.len());
         Ok(())
     }
@@ -89,7 +89,7 @@ impl DeviceState {
         src: DeviceSpan,
     ) -> Result<(), DeviceError> {
         let current = self.context.enter()?;
-        let stream = self.copies.id();
+        let stream = self.copy_stream();
         // SAFETY: by this function's contract.
         unsafe { self.queue_copy(&current, to, dst, src, stream)? };
         stream.settle(&current)
@@ -145,7 +145,7 @@ impl DeviceState {
             return Ok(());
         }
         let current = self.context.enter()?;
-        let stream = self.copies.id();
+        let stream = self.copy_stream();
         // SAFETY: by this function's contract.
         unsafe { stream.fill(&current, dst.base().get(), value, nbytes)? };
         self.counters.fills.add(nbytes);
@@ -153,7 +153,7 @@ impl DeviceState {
     }
 
     /// The common length. The request's fields may have changed since they were compared.
-    fn same_length(&self, span: DeviceSpan, host: usize) -> Result<usize, DeviceError> {
+    pub(super) fn same_length(&self, span: DeviceSpan, host: usize) -> Result<usize, DeviceError> {
         if host_size(self.device(), span)? == host {
             return Ok(host);
         }

@@ -6,6 +6,7 @@ pub(crate) const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const STUB_LIBRARY: u32 = 34;
 pub(crate) const NO_DEVICE: u32 = 100;
 pub(crate) const INVALID_HANDLE: u32 = 400;
+pub(crate) const NOT_READY: u32 = 600;
 pub(crate) const NOT_SUPPORTED: u32 = 801;
 
 /// What a call of the driver gave.

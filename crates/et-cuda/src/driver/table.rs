@@ -108,6 +108,8 @@ functions! {
         memory_get_info = cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
         memory_alloc = cuMemAlloc_v2(address: &mut u64, nbytes: usize);
         memory_free = cuMemFree_v2(address: u64);
+        host_alloc = cuMemHostAlloc(place: &mut *mut c_void, nbytes: usize, flags: c_uint);
+        host_free = cuMemFreeHost(place: *mut c_void);
         copy_host_to_device = cuMemcpyHtoDAsync_v2(dst: u64, src: *const c_void, nbytes: usize, stream: usize);
         copy_device_to_host = cuMemcpyDtoHAsync_v2(dst: *mut c_void, src: u64, nbytes: usize, stream: usize);
         copy_device_to_device = cuMemcpyDtoDAsync_v2(dst: u64, src: u64, nbytes: usize, stream: usize);
@@ -122,6 +124,8 @@ functions! {
         stream_wait_event = cuStreamWaitEvent(stream: usize, event: usize, flags: c_uint);
         event_create = cuEventCreate(event: &mut usize, flags: c_uint);
         event_record = cuEventRecord(event: usize, stream: usize);
+        event_query = cuEventQuery(event: usize);
+        event_synchronize = cuEventSynchronize(event: usize);
         event_destroy = cuEventDestroy_v2(event: usize);
     }
     optional {
