@@ -1,6 +1,6 @@
 //! Other machines: no device, a stub, an old driver, no pools.
 
-use crate::support::{Block, ForeignStream, cuda, index, pattern};
+use crate::support::{Block, ForeignStream, cuda, index, pattern, pinned};
 use et_cuda::{CudaAllocator, DriverError, probe};
 use et_device::{DeviceAllocator, DeviceError, StreamHandle};
 use std::process::Output;
@@ -121,6 +121,7 @@ pub(crate) fn life_cycle(allocator: &CudaAllocator, ordinal: usize) -> Result<()
     };
     let waited = wait().or_else(|error| wait().and(Err(error)));
     queued.and(waited)?;
+    by_transfers(allocator, ordinal, &b)?;
     allocator.memory_info(index(ordinal))?;
     allocator.statistics(index(ordinal))?;
     allocator.trim(index(ordinal), 0)?;
@@ -144,6 +145,31 @@ fn on_a_stream(
     block.free_on(PER_THREAD)
 }
 
+/// Copies that own their host memory, by way of two streams that wait for each other.
+fn by_transfers(
+    allocator: &CudaAllocator,
+    ordinal: usize,
+    block: &Block<'_>,
+) -> Result<(), DeviceError> {
+    let (at, legacy) = (index(ordinal), StreamHandle::from_raw(1));
+    let bytes = pattern(100, 2);
+    let up = block.upload(pinned(allocator, ordinal, &bytes)?, PER_THREAD)?;
+    // SAFETY: these streams always live.
+    unsafe { allocator.wait_for(at, legacy, up.event())? };
+    let down = block.download(allocator.pinned(at, 100)?, legacy)?;
+    up.is_done()?;
+    drop(up);
+    assert_eq!(down.wait()?[..], bytes);
+    let mut back = pattern(100, 3);
+    block.upload_staged(&back, legacy)?;
+    block.download_staged(&mut back, legacy)?;
+    assert_eq!(back, pattern(100, 3));
+    // SAFETY: as above.
+    let _selected = unsafe { allocator.select_stream(at, legacy)? };
+    block.record_use(legacy)?;
+    block.fill(1)
+}
+
 const REQUIRED: &[&str] = &[
     "cuInit",
     "cuDeviceGetCount",
@@ -159,6 +185,8 @@ const REQUIRED: &[&str] = &[
     "cuMemGetInfo_v2",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemFreeHost",
     "cuMemcpyHtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyDtoDAsync_v2",
@@ -171,6 +199,8 @@ const REQUIRED: &[&str] = &[
     "cuStreamWaitEvent",
     "cuEventCreate",
     "cuEventRecord",
+    "cuEventQuery",
+    "cuEventSynchronize",
     "cuEventDestroy_v2",
 ];
 

@@ -8,9 +8,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod caller_stream;
 mod calls;
 mod faults;
 mod machines;
 mod memory;
+mod pinned;
+mod schedules;
+mod staging;
 mod streams;
 mod traps;
+mod uses;

@@ -1,11 +1,11 @@
-//! Callers' streams, and every order in which queued work may run.
+//! Callers' streams.
 
-use crate::support::{Block, ForeignStream, index, pattern};
+use crate::support::{Block, ForeignStream, index};
 use et_cuda::CudaAllocator;
 use et_device::{DeviceAllocator, DeviceError, StreamHandle};
 
 /// All devices, so that no other test sees this one's schedule.
-fn alone() -> Vec<fakecuda::Device> {
+pub(crate) fn alone() -> Vec<fakecuda::Device> {
     let devices = fakecuda::devices(fakecuda::device_count());
     fakecuda::schedule(0);
     devices
@@ -70,57 +70,6 @@ fn r_cuda_06_copies_on_a_stream_are_only_queued() {
     assert_eq!(b.read().unwrap(), [1; 8]);
     drop((a, b));
     drop((stream, allocator));
-}
-
-/// Moves bytes through plain and stream-ordered calls on two devices; whether they arrive.
-fn pipeline(devices: &[fakecuda::Device]) -> Result<bool, DeviceError> {
-    let [here, there] = [devices[0].ordinal(), devices[1].ordinal()];
-    let allocator = CudaAllocator::new();
-    let (bytes, mut back) = (pattern(1000, 7), vec![0; 1000]);
-    let stream = ForeignStream::of(here);
-    let on = stream.handle();
-    let a = Block::on_stream(&allocator, here, 1000, on)?;
-    let b = Block::new(&allocator, here, 1000)?;
-    let c = Block::new(&allocator, there, 1000)?;
-    a.write_on(&bytes, on)?;
-    b.copy_from_on(&a, on)?;
-    // A block of the caller's stream goes back on ours, before its stream was waited for.
-    let unused = Block::on_stream(&allocator, here, 10, on)?;
-    unused.free()?;
-    a.free_on(on)?;
-    stream.wait();
-    c.copy_from(&b)?;
-    let same = c.read()? == bytes;
-    b.read_on(&mut back, on)?;
-    b.free_on(on)?;
-    stream.wait();
-    c.free()?;
-    Ok(same && back == bytes)
-}
-
-#[test]
-fn no_schedule_loses_a_byte() {
-    let devices = alone();
-    for number in 0..200 {
-        fakecuda::schedule(number);
-        assert_eq!(pipeline(&devices), Ok(true), "schedule {number}");
-        for device in &devices {
-            assert_eq!(device.violations(), "", "schedule {number}");
-        }
-    }
-    fakecuda::schedule(0);
-}
-
-#[test]
-fn no_schedule_loses_a_byte_even_if_pageable_copies_run_late() {
-    let devices = alone();
-    fakecuda::defer_pageable(true);
-    for number in 0..50 {
-        fakecuda::schedule(number);
-        assert_eq!(pipeline(&devices), Ok(true), "schedule {number}");
-    }
-    fakecuda::schedule(0);
-    fakecuda::defer_pageable(false);
 }
 
 #[test]

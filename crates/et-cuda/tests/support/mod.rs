@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use cudarc::driver::{CudaContext, CudaStream};
-use et_cuda::CudaAllocator;
+use et_cuda::{CudaAllocator, CudaEvent, PinnedBuffer, RefusedTransfer, Transfer};
 use et_device::{
     Alignment, AllocationRequest, Device, DeviceAllocator, DeviceError, DeviceIndex, DeviceSpan,
     DeviceToDevice, DeviceToHost, HostToDevice, StreamHandle,
@@ -135,6 +135,63 @@ impl<'a> Block<'a> {
         Ok(DeviceToDevice::new((to, self.span), (from, src.span))?)
     }
 
+    /// Queues a copy of a pinned buffer's first bytes.
+    pub(crate) fn upload(
+        &self,
+        from: PinnedBuffer,
+        stream: StreamHandle,
+    ) -> Result<Transfer, RefusedTransfer> {
+        let index = index(self.ordinal);
+        // SAFETY: this block is live, and the tests have only work on this stream use it meanwhile.
+        unsafe { self.allocator.upload(index, self.span, from, 0, stream) }
+    }
+
+    /// Queues a copy to a pinned buffer's first bytes.
+    pub(crate) fn download(
+        &self,
+        to: PinnedBuffer,
+        stream: StreamHandle,
+    ) -> Result<Transfer, RefusedTransfer> {
+        let index = index(self.ordinal);
+        // SAFETY: this block is live, and the tests have only work on this stream write it meanwhile.
+        unsafe { self.allocator.download(index, to, 0, self.span, stream) }
+    }
+
+    pub(crate) fn upload_staged(
+        &self,
+        bytes: &[u8],
+        stream: StreamHandle,
+    ) -> Result<CudaEvent, DeviceError> {
+        let index = index(self.ordinal);
+        // SAFETY: as for `upload`.
+        unsafe {
+            self.allocator
+                .upload_staged(index, self.span, bytes, stream)
+        }
+    }
+
+    pub(crate) fn download_staged(
+        &self,
+        bytes: &mut [u8],
+        stream: StreamHandle,
+    ) -> Result<(), DeviceError> {
+        let index = index(self.ordinal);
+        // SAFETY: as for `download`.
+        unsafe {
+            self.allocator
+                .download_staged(index, bytes, self.span, stream)
+        }
+    }
+
+    /// Has the free wait for what is queued on a stream now.
+    pub(crate) fn record_use(&self, stream: StreamHandle) -> Result<(), DeviceError> {
+        // SAFETY: the tests pass live streams of the device.
+        unsafe {
+            self.allocator
+                .record_use(self.span, index(self.ordinal), stream)
+        }
+    }
+
     /// Frees the block and tells how that went.
     pub(crate) fn free(self) -> Result<(), DeviceError> {
         let this = std::mem::ManuallyDrop::new(self);
@@ -160,6 +217,17 @@ impl Drop for Block<'_> {
         // A test that fails already, or a fault that was planned, is not made clearer by another panic.
         let _ = freed;
     }
+}
+
+/// Pinned memory that holds these bytes.
+pub(crate) fn pinned(
+    allocator: &CudaAllocator,
+    ordinal: usize,
+    bytes: &[u8],
+) -> Result<PinnedBuffer, DeviceError> {
+    let mut buffer = allocator.pinned(index(ordinal), bytes.len())?;
+    buffer.copy_from_slice(bytes);
+    Ok(buffer)
 }
 
 /// A stream that somebody else made, with what keeps it alive.

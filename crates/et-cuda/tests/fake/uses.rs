@@ -1,0 +1,264 @@
+//! Blocks that other streams use, events, and frees that wait for both.
+
+use crate::streams::alone;
+use crate::support::{Block, ForeignStream, index, pattern};
+use et_cuda::CudaAllocator;
+use et_device::{DeviceAllocator, StreamHandle};
+
+/// Copies a block on a stranger's stream and gives it back at once; what the fake driver says about that.
+fn give_back_under_a_copy(device: &fakecuda::Device, tell: bool) -> String {
+    let ordinal = device.ordinal();
+    let allocator = CudaAllocator::new();
+    let stream = ForeignStream::of(ordinal);
+    let (a, b) = (
+        Block::new(&allocator, ordinal, 64).unwrap(),
+        Block::new(&allocator, ordinal, 64).unwrap(),
+    );
+    a.write(&pattern(64, 5)).unwrap();
+    b.copy_from_on(&a, stream.handle()).unwrap();
+    if tell {
+        a.record_use(stream.handle()).unwrap();
+    }
+    a.free().unwrap();
+    // Another block may get the memory now, and the free runs in any case.
+    let _ = allocator.synchronize(index(ordinal));
+    let _ = b.free();
+    let violations = device.violations();
+    device.clear();
+    violations
+}
+
+#[test]
+fn a_block_is_freed_behind_the_uses_that_were_told() {
+    let devices = alone();
+    for schedule in 0..50 {
+        fakecuda::schedule(schedule);
+        let violations = give_back_under_a_copy(&devices[0], true);
+        assert_eq!(violations, "", "schedule {schedule}");
+    }
+    fakecuda::schedule(0);
+}
+
+#[test]
+fn a_use_that_was_not_told_is_seen_by_the_fake_driver() {
+    let mut devices = alone();
+    devices[0].allow_leftovers();
+    let caught = (2..52).filter(|schedule| {
+        fakecuda::schedule(*schedule);
+        !give_back_under_a_copy(&devices[0], false).is_empty()
+    });
+    assert!(caught.count() > 10);
+    fakecuda::schedule(0);
+}
+
+#[test]
+fn a_use_outlives_its_stream() {
+    let devices = alone();
+    let ordinal = devices[0].ordinal();
+    let allocator = CudaAllocator::new();
+    let block = Block::new(&allocator, ordinal, 64).unwrap();
+    let other = Block::new(&allocator, ordinal, 64).unwrap();
+    {
+        let stream = ForeignStream::of(ordinal);
+        other.copy_from_on(&block, stream.handle()).unwrap();
+        block.record_use(stream.handle()).unwrap();
+        other.record_use(stream.handle()).unwrap();
+    }
+    block.free().unwrap();
+    other.free().unwrap();
+    allocator.synchronize(index(ordinal)).unwrap();
+    assert_eq!(
+        (
+            devices[0].stats().live_allocs,
+            devices[0].violations().as_str()
+        ),
+        (0, "")
+    );
+}
+
+#[test]
+fn uses_of_nobodys_block_are_an_error() {
+    let device = fakecuda::device();
+    let (allocator, stranger) = (CudaAllocator::new(), CudaAllocator::new());
+    let block = Block::new(&allocator, device.ordinal(), 64).unwrap();
+    let on = StreamHandle::from_raw(0);
+    // SAFETY: the NULL stream always lives.
+    let told = |part| unsafe { allocator.record_use(part, index(device.ordinal()), on) };
+    told(block.span()).unwrap();
+    told(block.span().subspan(63, 1).unwrap()).unwrap();
+    let end = block.span().subspan(64, 0).unwrap();
+    assert_eq!(told(end).unwrap_err().id(), "device.unknown-block");
+    // SAFETY: as above.
+    let error = unsafe { stranger.record_use(block.span(), index(device.ordinal()), on) };
+    assert_eq!(error.unwrap_err().id(), "device.unknown-block");
+}
+
+#[test]
+fn uses_that_are_over_are_forgotten() {
+    let devices = alone();
+    let ordinal = devices[0].ordinal();
+    let allocator = CudaAllocator::new();
+    let stream = ForeignStream::of(ordinal);
+    let block = Block::new(&allocator, ordinal, 64).unwrap();
+    for _ in 0..1000 {
+        block.record_use(stream.handle()).unwrap();
+        stream.wait();
+    }
+    assert!(
+        devices[0].stats().live_events < 10,
+        "{:?}",
+        devices[0].stats()
+    );
+    drop(block);
+}
+
+#[test]
+fn events_are_used_again() {
+    let devices = alone();
+    let ordinal = devices[0].ordinal();
+    let allocator = CudaAllocator::new();
+    let stream = ForeignStream::of(ordinal);
+    let round = || {
+        let block = Block::on_stream(&allocator, ordinal, 64, stream.handle()).unwrap();
+        block.free_on(stream.handle()).unwrap();
+    };
+    round();
+    let before = fakecuda::calls("cuEventCreate");
+    (0..100).for_each(|_| round());
+    assert_eq!(fakecuda::calls("cuEventCreate"), before);
+    stream.wait();
+}
+
+#[test]
+fn an_event_orders_streams_of_different_devices() {
+    let devices = alone();
+    let [here, there] = [devices[0].ordinal(), devices[1].ordinal()];
+    let allocator = CudaAllocator::new();
+    let (first, second) = (ForeignStream::of(here), ForeignStream::of(there));
+    let (a, b) = (
+        Block::new(&allocator, here, 32).unwrap(),
+        Block::new(&allocator, here, 32).unwrap(),
+    );
+    a.write(&pattern(32, 6)).unwrap();
+    b.copy_from_on(&a, first.handle()).unwrap();
+    // SAFETY: both streams are live streams of the devices named.
+    let event = unsafe { allocator.record(index(here), first.handle()) }.unwrap();
+    // SAFETY: as above.
+    unsafe { allocator.wait_for(index(there), second.handle(), &event) }.unwrap();
+    assert!(!event.is_done().unwrap());
+    second.wait();
+    assert!(event.is_done().unwrap());
+    assert_eq!(
+        fakecuda::peek(b.span().base().get(), 32),
+        Some(pattern(32, 6))
+    );
+    // SAFETY: a live stream, if of another device.
+    let wrong = unsafe { allocator.wait_for(index(here), second.handle(), &event) };
+    assert_eq!(wrong.unwrap_err().id(), "device.driver");
+    drop((a, b));
+}
+
+/// Runs `body` on devices without pools.
+fn without_pools(body: impl FnOnce(&[fakecuda::Device])) {
+    let devices = alone();
+    fakecuda::set_pools(false);
+    body(&devices);
+    fakecuda::set_pools(true);
+}
+
+#[test]
+fn without_pools_a_free_on_a_stream_waits_for_nothing() {
+    without_pools(|devices| {
+        let ordinal = devices[0].ordinal();
+        let allocator = CudaAllocator::new();
+        let stream = ForeignStream::of(ordinal);
+        let deferred = || allocator.statistics(index(ordinal)).unwrap().deferred_bytes;
+        let (a, b) = (
+            Block::new(&allocator, ordinal, 64).unwrap(),
+            Block::new(&allocator, ordinal, 64).unwrap(),
+        );
+        a.fill(1).unwrap();
+        b.copy_from_on(&a, stream.handle()).unwrap();
+        a.free_on(stream.handle()).unwrap();
+        assert!(devices[0].stats().pending_ops > 0);
+        assert_eq!((deferred(), devices[0].stats().live_allocs), (64, 2));
+        stream.wait();
+        // The next allocation finds that the work is over.
+        let c = Block::new(&allocator, ordinal, 8).unwrap();
+        assert_eq!((deferred(), devices[0].stats().live_allocs), (0, 2));
+        assert_eq!(b.read().unwrap(), [1; 64]);
+        b.free().unwrap();
+        c.free().unwrap();
+        assert_eq!(
+            (
+                devices[0].stats().live_allocs,
+                devices[0].violations().as_str()
+            ),
+            (0, "")
+        );
+    });
+}
+
+#[test]
+fn without_pools_a_use_defers_the_free() {
+    without_pools(|devices| {
+        let ordinal = devices[0].ordinal();
+        let allocator = CudaAllocator::new();
+        let stream = ForeignStream::of(ordinal);
+        for schedule in 0..50 {
+            fakecuda::schedule(schedule);
+            let (a, b) = (
+                Block::new(&allocator, ordinal, 64).unwrap(),
+                Block::new(&allocator, ordinal, 64).unwrap(),
+            );
+            b.copy_from_on(&a, stream.handle()).unwrap();
+            a.record_use(stream.handle()).unwrap();
+            b.record_use(stream.handle()).unwrap();
+            a.free().unwrap();
+            b.free().unwrap();
+            assert_eq!(devices[0].violations(), "", "schedule {schedule}");
+        }
+        fakecuda::schedule(0);
+        allocator.synchronize(index(ordinal)).unwrap();
+        assert_eq!(devices[0].stats().live_allocs, 0);
+    });
+}
+
+#[test]
+fn without_pools_memory_that_waits_is_there_when_it_is_needed() {
+    without_pools(|devices| {
+        let ordinal = devices[0].ordinal();
+        devices[0].set_memory(1 << 20);
+        let allocator = CudaAllocator::new();
+        let stream = ForeignStream::of(ordinal);
+        let (a, b) = (
+            Block::new(&allocator, ordinal, 1 << 19).unwrap(),
+            Block::new(&allocator, ordinal, 1 << 19).unwrap(),
+        );
+        b.copy_from_on(&a, stream.handle()).unwrap();
+        a.free_on(stream.handle()).unwrap();
+        b.free_on(stream.handle()).unwrap();
+        Block::new(&allocator, ordinal, 1 << 20).unwrap();
+        assert_eq!(devices[0].violations(), "");
+    });
+}
+
+#[test]
+fn without_pools_what_waits_is_freed_with_the_allocator() {
+    without_pools(|devices| {
+        let ordinal = devices[0].ordinal();
+        let allocator = CudaAllocator::new();
+        let stream = ForeignStream::of(ordinal);
+        let (a, b) = (
+            Block::new(&allocator, ordinal, 64).unwrap(),
+            Block::new(&allocator, ordinal, 64).unwrap(),
+        );
+        b.copy_from_on(&a, stream.handle()).unwrap();
+        a.free_on(stream.handle()).unwrap();
+        b.free_on(stream.handle()).unwrap();
+        drop(allocator);
+        let stats = devices[0].stats();
+        assert_eq!((stats.live_allocs, stats.live_events), (0, 0));
+        assert_eq!(devices[0].violations(), "");
+    });
+}
