@@ -102,12 +102,13 @@ impl Failure {
             | io::ErrorKind::InvalidInput => Blame::File,
             _ => Blame::Environment,
         };
-        Self::new(
-            blame,
-            "io",
-            format!("cannot {verb} {}: {error}", path.display()),
-        )
-        .with("path", path.display().to_string())
+        let name = if verb == "read" && path == Path::new("-") {
+            "standard input".into()
+        } else {
+            path.display().to_string()
+        };
+        Self::new(blame, "io", format!("cannot {verb} {name}: {error}"))
+            .with("path", path.display().to_string())
     }
 }
 

@@ -4,7 +4,7 @@ use crate::failure::{Blame, Failure};
 use et_module::DataSource;
 use et_schema::{ByteSource, FileKind, HEAD_LEN, ReadError, SourceError};
 use std::fs::{File, Metadata};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +30,7 @@ impl Source {
     /// Opens a file; `-` reads standard input to its end.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let content = if path == Path::new("-") {
-            read_all(&mut io::stdin().lock())
+            read_stdin().map(Content::Bytes)
         } else {
             open_file(path)
         };
@@ -88,20 +88,33 @@ impl Source {
 /// All bytes of a file, or of standard input for `-`.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let bytes = if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+        read_stdin()
     } else {
         read_file(path)
     };
     bytes.map_err(|error| Failure::io("read", path, &error))
 }
 
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    expect_end(&file.metadata()?)?;
+fn read_stdin() -> io::Result<Vec<u8>> {
+    let stdin = io::stdin().lock();
+    #[cfg(unix)]
+    if !stdin.is_terminal() {
+        let stdin = File::from(std::os::fd::AsFd::as_fd(&stdin).try_clone_to_owned()?);
+        expect_end(&stdin.metadata()?)?;
+    }
+    read_to_end(stdin)
+}
+
+fn read_to_end(mut stream: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    stream.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    expect_end(&file.metadata()?)?;
+    read_to_end(file)
 }
 
 /// Refuses what has no end to read to, as `/dev/zero` and its like, which would fill all memory.
@@ -118,23 +131,17 @@ fn expect_end(metadata: &Metadata) -> io::Result<()> {
 }
 
 fn open_file(path: &Path) -> io::Result<Content> {
-    let mut file = File::open(path)?;
+    let file = File::open(path)?;
     let metadata = file.metadata()?;
     expect_end(&metadata)?;
     if !metadata.is_file() {
-        // A pipe or a device: no length, no positions.
-        return read_all(&mut file);
+        // A pipe: no length, no positions.
+        return read_to_end(file).map(Content::Bytes);
     }
     Ok(Content::File {
         file: Mutex::new(file),
         nbytes: metadata.len(),
     })
-}
-
-fn read_all(stream: &mut impl Read) -> io::Result<Content> {
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
-    Ok(Content::Bytes(bytes))
 }
 
 /// Segments are read when a method needs them.

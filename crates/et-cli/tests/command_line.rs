@@ -187,7 +187,7 @@ fn verify_lists_every_file_and_fails_for_one() {
             .any(|line| line.starts_with("valid    linear/model.pte")),
         "{lines:?}"
     );
-    assert!(text(&output.stderr).contains("1 of 3 files not valid"));
+    assert!(text(&output.stderr).contains("1 of 3 files are not valid"));
 }
 
 #[test]

@@ -36,9 +36,9 @@ impl ReadError {
             Self::Container(error) => error.id(),
             Self::Structure(error) => error.kind.id(),
             Self::Invalid(problem) => problem.rule.id(),
-            Self::OutOfMemory(_) => "out_of_memory",
-            Self::Source(SourceError::OutOfRange { .. }) => "read_out_of_range",
-            Self::Source(SourceError::Failed { .. }) => "read_failed",
+            Self::OutOfMemory(_) => "schema.out-of-memory",
+            Self::Source(SourceError::OutOfRange { .. }) => "schema.read-out-of-range",
+            Self::Source(SourceError::Failed { .. }) => "schema.read-failed",
         }
     }
 
@@ -68,16 +68,16 @@ impl ContainerError {
     /// A stable name of the fault.
     pub fn id(&self) -> &'static str {
         match self.kind {
-            ContainerErrorKind::TooShort { .. } => "file_too_short",
-            ContainerErrorKind::Identifier { .. } => "wrong_identifier",
-            ContainerErrorKind::NoHeader { .. } => "header_missing",
+            ContainerErrorKind::TooShort { .. } => "schema.file-too-short",
+            ContainerErrorKind::Identifier { .. } => "schema.wrong-identifier",
+            ContainerErrorKind::NoHeader { .. } => "schema.header-missing",
             ContainerErrorKind::HeaderLength { .. }
-            | ContainerErrorKind::HeaderBeyondFlatbuffer { .. } => "header_length",
-            ContainerErrorKind::BeyondFile { .. } => "beyond_end_of_file",
+            | ContainerErrorKind::HeaderBeyondFlatbuffer { .. } => "schema.header-length",
+            ContainerErrorKind::BeyondFile { .. } => "schema.beyond-end-of-file",
             ContainerErrorKind::SegmentsWithoutBase { .. }
-            | ContainerErrorKind::BaseInsideFlatbuffer { .. } => "segment_base",
-            ContainerErrorKind::Wraps { .. } => "offset_wraps",
-            ContainerErrorKind::SegmentOutside { .. } => "segment_out_of_bounds",
+            | ContainerErrorKind::BaseInsideFlatbuffer { .. } => "schema.segment-base",
+            ContainerErrorKind::Wraps { .. } => "schema.offset-wraps",
+            ContainerErrorKind::SegmentOutside { .. } => "schema.segment-out-of-bounds",
         }
     }
 
@@ -206,15 +206,15 @@ impl StructureErrorKind {
     pub fn id(&self) -> &'static str {
         match self {
             Self::OutOfBounds { .. } | Self::FieldList { .. } | Self::Root { .. } => {
-                "flatbuffer_out_of_bounds"
+                "schema.flatbuffer-out-of-bounds"
             }
-            Self::Unaligned { .. } => "flatbuffer_unaligned",
-            Self::Text { .. } | Self::TextEnd { .. } => "flatbuffer_text",
-            Self::Union => "flatbuffer_union",
-            Self::Expands { .. } => "flatbuffer_expands",
-            Self::TooLong { .. } => "flatbuffer_too_long",
-            Self::Length { .. } => "flatbuffer_length",
-            Self::Other(_) => "flatbuffer_damaged",
+            Self::Unaligned { .. } => "schema.flatbuffer-unaligned",
+            Self::Text { .. } | Self::TextEnd { .. } => "schema.flatbuffer-text",
+            Self::Union => "schema.flatbuffer-union",
+            Self::Expands { .. } => "schema.flatbuffer-expands",
+            Self::TooLong { .. } => "schema.flatbuffer-too-long",
+            Self::Length { .. } => "schema.flatbuffer-length",
+            Self::Other(_) => "schema.flatbuffer-damaged",
         }
     }
 }

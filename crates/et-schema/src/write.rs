@@ -85,14 +85,14 @@ impl WriteError {
     /// A stable name of the fault.
     pub fn id(&self) -> &'static str {
         match self {
-            Self::TooLarge { .. } => "flatbuffer_too_large",
-            Self::Alignment { .. } => "write_alignment",
+            Self::TooLarge { .. } => "schema.flatbuffer-too-large",
+            Self::Alignment { .. } => "schema.write-alignment",
             Self::SegmentCount { .. } | Self::SegmentSize { .. } | Self::SegmentPlace { .. } => {
-                "write_segments"
+                "schema.write-segments"
             }
-            Self::OutOfMemory(_) => "out_of_memory",
-            Self::Source(_) => "read_failed",
-            Self::Sink { .. } => "write_failed",
+            Self::OutOfMemory(_) => "schema.out-of-memory",
+            Self::Source(_) => "schema.read-failed",
+            Self::Sink { .. } => "schema.write-failed",
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Report, Failure> {
     let source = Source::open(&args.file)?;
     let verified = VerifiedProgram::read(&source).map_err(|error| source.refused(&error))?;
     let before = Program::from_verified(&verified)
-        .map_err(|error| refused(&source, "newer_field", &failure::with_causes(&error)))?;
+        .map_err(|error| refused(&source, "schema.newer-field", &failure::with_causes(&error)))?;
     let request = Request::new(args, &before)?;
     let mut after = before.clone();
     let changed = change_all(&source, &mut after, &request, args)?;

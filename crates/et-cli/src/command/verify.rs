@@ -34,14 +34,10 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<Report, Failure> {
         Err(failure) => failure.blame,
         Ok(_) => Blame::File,
     };
-    let message = match (&first.result, findings.len()) {
-        // One file that was refused: its message is all there is to say.
-        (Err(failure), 1) => failure.message.clone(),
-        (_, total) => format!(
-            "{} of {} not valid",
-            bad.len(),
-            render::count(total as u64, "file")
-        ),
+    // What is wrong is in the report, and said once.
+    let message = match findings.len() {
+        1 => "the file is not valid".to_owned(),
+        total => format!("{} of {total} files are not valid", bad.len()),
     };
     Err(Failure::new(blame, "verify.invalid", message).after(report))
 }

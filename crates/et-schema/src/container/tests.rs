@@ -32,7 +32,7 @@ fn check_program(
 #[test]
 fn r_hdr_01_less_than_64_bytes_are_too_short() {
     let error = PteHeader::parse(&head(FileKind::Program, 32, &[])[..63]).unwrap_err();
-    assert_eq!((error.id(), error.code()), ("file_too_short", 0x12));
+    assert_eq!((error.id(), error.code()), ("schema.file-too-short", 0x12));
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn r_hdr_02_other_magic_means_no_header() {
 #[test]
 fn r_hdr_03_header_shorter_than_its_fields_is_invalid() {
     let error = PteHeader::parse(&head(FileKind::Program, 16, &[])).unwrap_err();
-    assert_eq!((error.id(), error.code()), ("header_length", 0x23));
+    assert_eq!((error.id(), error.code()), ("schema.header-length", 0x23));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn segments_lie_between_the_base_and_their_end() {
 #[test]
 fn old_headers_leave_the_rest_of_the_file_to_segments() {
     check_program(24, &[100, 128], 192, Ok(128..192));
-    check_program(24, &[100, 4096], 192, Err("beyond_end_of_file"));
+    check_program(24, &[100, 4096], 192, Err("schema.beyond-end-of-file"));
 }
 
 #[test]
@@ -78,31 +78,36 @@ fn a_header_without_segments_is_fine() {
 
 #[test]
 fn b_28_segment_data_without_a_base_is_refused() {
-    check_program(32, &[100, 0, 16], 192, Err("segment_base"));
+    check_program(32, &[100, 0, 16], 192, Err("schema.segment-base"));
 }
 
 #[test]
 fn b_28_segments_inside_of_the_flatbuffer_are_refused() {
-    check_program(32, &[100, 16, 16], 192, Err("segment_base"));
-    check_program(32, &[100, 99, 16], 192, Err("segment_base"));
+    check_program(32, &[100, 16, 16], 192, Err("schema.segment-base"));
+    check_program(32, &[100, 99, 16], 192, Err("schema.segment-base"));
 }
 
 #[test]
 fn b7_base_plus_size_that_wraps_is_refused() {
-    check_program(32, &[100, u64::MAX - 7, 16], 192, Err("offset_wraps"));
+    check_program(
+        32,
+        &[100, u64::MAX - 7, 16],
+        192,
+        Err("schema.offset-wraps"),
+    );
 }
 
 #[test]
 fn parts_past_the_end_of_the_file_are_refused() {
-    check_program(32, &[193, 256, 0], 192, Err("beyond_end_of_file"));
-    check_program(32, &[100, 128, 65], 192, Err("beyond_end_of_file"));
-    check_program(32, &[u64::MAX, 0, 0], 192, Err("beyond_end_of_file"));
+    check_program(32, &[193, 256, 0], 192, Err("schema.beyond-end-of-file"));
+    check_program(32, &[100, 128, 65], 192, Err("schema.beyond-end-of-file"));
+    check_program(32, &[u64::MAX, 0, 0], 192, Err("schema.beyond-end-of-file"));
 }
 
 #[test]
 fn a_header_longer_than_the_flatbuffer_is_refused() {
-    check_program(32, &[39, 0, 0], 192, Err("header_length"));
-    check_program(u32::MAX, &[100, 0, 0], 192, Err("header_length"));
+    check_program(32, &[39, 0, 0], 192, Err("schema.header-length"));
+    check_program(u32::MAX, &[100, 0, 0], 192, Err("schema.header-length"));
 }
 
 #[test]
@@ -111,10 +116,10 @@ fn segments_are_located_in_their_region_only() {
     assert_eq!(layout.locate(0, 64), Ok(128..192));
     assert_eq!(layout.locate(64, 0), Ok(192..192));
     for (offset, size, id) in [
-        (0, 65, "segment_out_of_bounds"),
-        (65, 0, "segment_out_of_bounds"),
-        (u64::MAX, 1, "offset_wraps"),
-        (u64::MAX - 63, 64, "offset_wraps"),
+        (0, 65, "schema.segment-out-of-bounds"),
+        (65, 0, "schema.segment-out-of-bounds"),
+        (u64::MAX, 1, "schema.offset-wraps"),
+        (u64::MAX - 63, 64, "schema.offset-wraps"),
     ] {
         assert_eq!(layout.locate(offset, size).unwrap_err().id(), id);
     }
@@ -132,7 +137,7 @@ fn b_28_without_a_region_only_empty_segments_exist() {
     assert_eq!(layout.locate(0, 0), Ok(0..0));
     assert_eq!(
         layout.locate(0, 1).unwrap_err().id(),
-        "segment_out_of_bounds"
+        "schema.segment-out-of-bounds"
     );
 }
 
@@ -159,11 +164,11 @@ fn tensor_data_files_need_their_header() {
     assert_eq!(layout.flatbuffer_range(), 0..148);
     assert_eq!(layout.segment_region(), Some(160..224));
     for (header_len, fields, id) in [
-        (39, [48, 100, 160, 64], "header_length"),
-        (40, [48, u64::MAX, 160, 64], "offset_wraps"),
-        (40, [48, 100, 160, 65], "beyond_end_of_file"),
-        (40, [48, 100, u64::MAX, 64], "offset_wraps"),
-        (40, [48, 100, 147, 64], "segment_base"),
+        (39, [48, 100, 160, 64], "schema.header-length"),
+        (40, [48, u64::MAX, 160, 64], "schema.offset-wraps"),
+        (40, [48, 100, 160, 65], "schema.beyond-end-of-file"),
+        (40, [48, 100, u64::MAX, 64], "schema.offset-wraps"),
+        (40, [48, 100, 147, 64], "schema.segment-base"),
     ] {
         let error =
             Layout::flat_tensor(&head(FileKind::FlatTensor, header_len, &fields), 224).unwrap_err();
@@ -173,6 +178,6 @@ fn tensor_data_files_need_their_header() {
     bytes[8] = 0;
     assert_eq!(
         Layout::flat_tensor(&bytes, 224).unwrap_err().id(),
-        "header_missing"
+        "schema.header-missing"
     );
 }

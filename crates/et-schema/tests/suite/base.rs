@@ -84,7 +84,7 @@ pub(crate) fn load(file: &[u8]) -> Result<VerifiedProgram, ReadError> {
         Err(error) => {
             assert_eq!(loaded.as_ref().err(), Some(&error));
             // The two verifiers agree: there is a reason for each refusal.
-            assert_ne!(error.id(), "flatbuffer_damaged", "{error}");
+            assert_ne!(error.id(), "schema.flatbuffer-damaged", "{error}");
             return loaded;
         }
     };

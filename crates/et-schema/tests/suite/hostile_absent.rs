@@ -18,7 +18,11 @@ fn check_plan(change: impl FnOnce(&mut pte::ExecutionPlanT), field: &str) {
     let mut program = tables();
     change(&mut program.execution_plan.as_mut().unwrap()[0]);
     let path = format!("execution_plan[0].{field}");
-    check_refused(&raw::encode_program(&program), "missing_field", &path);
+    check_refused(
+        &raw::encode_program(&program),
+        "schema.missing-field",
+        &path,
+    );
 }
 
 #[track_caller]
@@ -48,9 +52,9 @@ fn check_tensor(change: impl FnOnce(&mut pte::TensorT), field: &str) {
 fn d1_a_program_of_nothing_but_a_version_has_no_methods() {
     let program = pte::ProgramT::default();
     let mut file = raw::encode_program(&program);
-    assert_eq!(load(&file).unwrap_err().id(), "file_too_short");
+    assert_eq!(load(&file).unwrap_err().id(), "schema.file-too-short");
     file.resize(64, 0);
-    check_refused(&file, "missing_field", "execution_plan");
+    check_refused(&file, "schema.missing-field", "execution_plan");
 }
 
 #[test]
@@ -83,7 +87,11 @@ fn d1_operators_and_delegates_are_needed_only_where_they_are_called() {
     assert!(load(&raw::encode_program(&program)).is_ok());
     program.execution_plan.as_mut().unwrap()[0].operators = None;
     let path = "execution_plan[0].chains[0].instructions[0].KernelCall.op_index";
-    check_refused(&raw::encode_program(&program), "index_out_of_range", path);
+    check_refused(
+        &raw::encode_program(&program),
+        "schema.index-out-of-range",
+        path,
+    );
 }
 
 #[test]
@@ -124,7 +132,7 @@ fn values_and_instructions_need_a_kind() {
     let plan = &mut program.execution_plan.as_mut().unwrap()[0];
     plan.values.as_mut().unwrap().push(Default::default());
     let path = "execution_plan[0].values[5].unknown";
-    check_refused(&raw::encode_program(&program), "unknown_code", path);
+    check_refused(&raw::encode_program(&program), "schema.unknown-code", path);
 
     let mut program = tables();
     let chains = program.execution_plan.as_mut().unwrap()[0]
@@ -137,7 +145,7 @@ fn values_and_instructions_need_a_kind() {
         .unwrap()
         .push(Default::default());
     let path = "execution_plan[0].chains[0].instructions[1]";
-    check_refused(&raw::encode_program(&program), "unknown_code", path);
+    check_refused(&raw::encode_program(&program), "schema.unknown-code", path);
 }
 
 #[test]
@@ -163,7 +171,11 @@ fn calls_need_their_arguments() {
         program.backend_delegate_data = Some(vec![Default::default()]);
         change(&mut program.execution_plan.as_mut().unwrap()[0]);
         let path = format!("execution_plan[0].chains[0].instructions[1].{name}.args");
-        check_refused(&raw::encode_program(&program), "missing_field", &path);
+        check_refused(
+            &raw::encode_program(&program),
+            "schema.missing-field",
+            &path,
+        );
     }
 }
 
@@ -201,19 +213,19 @@ fn d5_a_delegate_may_have_no_options_but_has_all_of_each() {
         let mut delegate = delegate();
         delegate.compile_specs = Some(vec![spec]);
         let path = format!("execution_plan[0].delegates[0].compile_specs[0].{field}");
-        check_refused(&with_delegate(delegate), "missing_field", &path);
+        check_refused(&with_delegate(delegate), "schema.missing-field", &path);
     }
     let mut nameless = delegate();
     nameless.id = None;
     check_refused(
         &with_delegate(nameless),
-        "missing_field",
+        "schema.missing-field",
         "execution_plan[0].delegates[0].id",
     );
     let mut dataless = delegate();
     dataless.processed = None;
     let path = "execution_plan[0].delegates[0].processed";
-    check_refused(&with_delegate(dataless), "missing_field", path);
+    check_refused(&with_delegate(dataless), "schema.missing-field", path);
 }
 
 #[test]
@@ -242,12 +254,16 @@ fn d3_a_constant_segment_needs_a_segment_table() {
     let file = raw::encode_program(&program);
     check_refused(
         &file,
-        "index_out_of_range",
+        "schema.index-out-of-range",
         "constant_segment.segment_index",
     );
     built.program_mut().constant_segment = None;
     let path = "execution_plan[0].values[5].Tensor.data_buffer_idx";
-    check_refused(&built.to_bytes().unwrap(), "index_out_of_range", path);
+    check_refused(
+        &built.to_bytes().unwrap(),
+        "schema.index-out-of-range",
+        path,
+    );
 }
 
 #[test]
@@ -269,5 +285,9 @@ fn initial_data_lists_need_offsets() {
     let mut program = tables();
     program.mutable_data_segments = Some(vec![Default::default()]);
     let file = raw::encode_program(&program);
-    check_refused(&file, "missing_field", "mutable_data_segments[0].offsets");
+    check_refused(
+        &file,
+        "schema.missing-field",
+        "mutable_data_segments[0].offsets",
+    );
 }

@@ -30,7 +30,7 @@ fn c2_arguments_name_values() {
         let field = "chains[0].instructions[1].KernelCall.args[1]";
         check(
             |it| _ = it.kernel("aten::relu.out", &[0, index]),
-            "index_out_of_range",
+            "schema.index-out-of-range",
             field,
         );
     }
@@ -53,7 +53,7 @@ fn b_01_every_operator_index_is_checked() {
         }
         check_method(
             method,
-            "index_out_of_range",
+            "schema.index-out-of-range",
             "chains[0].instructions[0].KernelCall.op_index",
         );
     }
@@ -64,16 +64,24 @@ fn c4_moves_are_between_values_of_one_kind() {
     let field = |end| format!("chains[0].instructions[1].MoveCall{end}");
     check(
         |it| _ = it.move_value(-1, 0),
-        "index_out_of_range",
+        "schema.index-out-of-range",
         &field(".move_from"),
     );
     check(
         |it| _ = it.move_value(0, 5),
-        "index_out_of_range",
+        "schema.index-out-of-range",
         &field(".move_to"),
     );
-    check(|it| _ = it.move_value(0, 4), "wrong_kind", &field(""));
-    check(|it| _ = it.move_value(4, 0), "wrong_kind", &field(""));
+    check(
+        |it| _ = it.move_value(0, 4),
+        "schema.wrong-kind",
+        &field(""),
+    );
+    check(
+        |it| _ = it.move_value(4, 0),
+        "schema.wrong-kind",
+        &field(""),
+    );
     let mut harmless = method();
     harmless.move_value(2, 2);
     assert!(load(&program(harmless).to_bytes().unwrap()).is_ok());
@@ -87,7 +95,7 @@ fn b_15_jumps_stay_in_their_chain() {
             let cond = it.bool(true);
             it.jump_false(cond, target);
         };
-        check(change, "index_out_of_range", field);
+        check(change, "schema.index-out-of-range", field);
     }
     for target in [0, 1, 2] {
         let mut method = method();
@@ -100,15 +108,19 @@ fn b_15_jumps_stay_in_their_chain() {
 #[test]
 fn conditions_are_truth_values() {
     let field = "chains[0].instructions[1].JumpFalseCall.cond_value_index";
-    check(|it| _ = it.jump_false(4, 0), "wrong_kind", field);
-    check(|it| _ = it.jump_false(9, 0), "index_out_of_range", field);
+    check(|it| _ = it.jump_false(4, 0), "schema.wrong-kind", field);
+    check(
+        |it| _ = it.jump_false(9, 0),
+        "schema.index-out-of-range",
+        field,
+    );
 }
 
 #[test]
 fn only_tensors_are_freed() {
     let field = "chains[0].instructions[1].FreeCall.value_index";
-    check(|it| _ = it.free(4), "wrong_kind", field);
-    check(|it| _ = it.free(-1), "index_out_of_range", field);
+    check(|it| _ = it.free(4), "schema.wrong-kind", field);
+    check(|it| _ = it.free(-1), "schema.index-out-of-range", field);
 }
 
 #[test]
@@ -116,12 +128,12 @@ fn b_14_delegate_indices_are_checked_before_running() {
     let field = "chains[0].instructions[1].DelegateCall.delegate_index";
     check(
         |it| _ = it.delegate_call(0, &[]),
-        "index_out_of_range",
+        "schema.index-out-of-range",
         field,
     );
     check(
         |it| _ = it.delegate_call(-1, &[]),
-        "index_out_of_range",
+        "schema.index-out-of-range",
         field,
     );
 }
@@ -129,10 +141,18 @@ fn b_14_delegate_indices_are_checked_before_running() {
 #[test]
 fn c7_inputs_and_outputs_name_values() {
     for (index, field) in [(999, "inputs[2]"), (-1, "inputs[2]")] {
-        check(|it| it.mark_input(index), "index_out_of_range", field);
+        check(
+            |it| it.mark_input(index),
+            "schema.index-out-of-range",
+            field,
+        );
     }
-    check(|it| it.mark_output(5), "index_out_of_range", "outputs[1]");
-    check(|it| it.mark_input(0), "duplicate", "inputs[2]");
+    check(
+        |it| it.mark_output(5),
+        "schema.index-out-of-range",
+        "outputs[1]",
+    );
+    check(|it| it.mark_input(0), "schema.duplicate", "inputs[2]");
     let mut twice = method();
     twice.mark_output(3);
     twice.mark_output(0);
@@ -145,12 +165,12 @@ fn c7_a_constant_is_no_input() {
     program.program_mut().execution_plan[0].inputs.push(5);
     check_refused(
         &program.to_bytes().unwrap(),
-        "conflict",
+        "schema.conflict",
         "execution_plan[0].inputs[2]",
     );
     check(
         |it| _ = it.input(matrix().external("w")),
-        "conflict",
+        "schema.conflict",
         "inputs[2]",
     );
 }
@@ -161,7 +181,10 @@ fn lists_among_inputs_are_told() {
     let list = listed.int_list(&[1, 2]);
     listed.mark_output(list);
     let file = program(listed).to_bytes().unwrap();
-    check_warned(&file, &[("unsupported", "execution_plan[0].outputs[1]")]);
+    check_warned(
+        &file,
+        &[("schema.unsupported", "execution_plan[0].outputs[1]")],
+    );
 }
 
 #[test]
@@ -169,16 +192,16 @@ fn c8_lists_name_tensors() {
     let field = "values[5].TensorList.items[1]";
     check(
         |it| _ = it.tensor_list(&[0, -1]),
-        "index_out_of_range",
+        "schema.index-out-of-range",
         field,
     );
     check(
         |it| _ = it.tensor_list(&[0, 999]),
-        "index_out_of_range",
+        "schema.index-out-of-range",
         field,
     );
-    check(|it| _ = it.tensor_list(&[0, 4]), "wrong_kind", field);
-    check(|it| _ = it.tensor_list(&[0, 5]), "wrong_kind", field);
+    check(|it| _ = it.tensor_list(&[0, 4]), "schema.wrong-kind", field);
+    check(|it| _ = it.tensor_list(&[0, 5]), "schema.wrong-kind", field);
 }
 
 #[test]
@@ -191,15 +214,19 @@ fn optional_lists_name_tensors_or_nothing() {
     let field = "values[5].OptionalTensorList.items[0]";
     check(
         |it| _ = it.value(optional(&[-2])),
-        "index_out_of_range",
+        "schema.index-out-of-range",
         field,
     );
     check(
         |it| _ = it.value(optional(&[6])),
-        "index_out_of_range",
+        "schema.index-out-of-range",
         field,
     );
-    check(|it| _ = it.value(optional(&[4])), "wrong_kind", field);
+    check(
+        |it| _ = it.value(optional(&[4])),
+        "schema.wrong-kind",
+        field,
+    );
 }
 
 #[test]
@@ -208,13 +235,13 @@ fn int_lists_name_numbers() {
     for item in [-1, 6, i64::MAX, i64::MIN, 1 << 32] {
         check(
             |it| _ = it.value(Value::IntList(vec![item])),
-            "index_out_of_range",
+            "schema.index-out-of-range",
             field,
         );
     }
     check(
         |it| _ = it.value(Value::IntList(vec![0])),
-        "wrong_kind",
+        "schema.wrong-kind",
         field,
     );
 }
@@ -232,13 +259,13 @@ fn c9_and_a12_data_without_constants_is_refused() {
     let tensor = || matrix().with_data(1);
     check(
         |it| _ = it.tensor(tensor()),
-        "index_out_of_range",
+        "schema.index-out-of-range",
         "values[5].Tensor.data_buffer_idx",
     );
     let planned = tensor().planned(1, 0);
     check(
         |it| _ = it.tensor(planned),
-        "index_out_of_range",
+        "schema.index-out-of-range",
         "values[5].Tensor.data_buffer_idx",
     );
 }
@@ -253,7 +280,11 @@ fn c11_at_most_16_dimensions() {
         let mut method = method();
         method.tensor(tensor);
         let file = program(method).to_bytes().unwrap();
-        check_refused(&file, "rank", "execution_plan[0].values[5].Tensor.sizes");
+        check_refused(
+            &file,
+            "schema.rank",
+            "execution_plan[0].values[5].Tensor.sizes",
+        );
         let text = load(&file).unwrap_err().to_string();
         assert!(
             text.ends_with(&format!("rank {rank}, expected at most 16")),
@@ -277,7 +308,7 @@ fn b_31_dimension_orders_are_permutations() {
         tensor.dim_order = order;
         check(
             |it| _ = it.tensor(tensor),
-            "dim_order",
+            "schema.dim-order",
             "values[5].Tensor.dim_order",
         );
     }
@@ -292,25 +323,37 @@ fn b_31_dimension_orders_are_permutations() {
 fn codes_that_the_format_lacks_are_refused() {
     type Change = fn(&mut raw::pte::TensorT);
     let changes: [(Change, &str, &str); 6] = [
-        (|it| it.scalar_type.0 = 30, "unknown_code", "scalar_type"),
-        (|it| it.scalar_type.0 = -1, "unknown_code", "scalar_type"),
+        (
+            |it| it.scalar_type.0 = 30,
+            "schema.unknown-code",
+            "scalar_type",
+        ),
+        (
+            |it| it.scalar_type.0 = -1,
+            "schema.unknown-code",
+            "scalar_type",
+        ),
         (
             |it| it.shape_dynamism.0 = 3,
-            "unknown_code",
+            "schema.unknown-code",
             "shape_dynamism",
         ),
-        (|it| it.storage_offset = 1, "unsupported", "storage_offset"),
+        (
+            |it| it.storage_offset = 1,
+            "schema.unsupported",
+            "storage_offset",
+        ),
         (
             |it| {
                 let extra = it.extra_tensor_info.get_or_insert_default();
                 extra.location.0 = 2;
             },
-            "unknown_code",
+            "schema.unknown-code",
             "extra_tensor_info.location",
         ),
         (
             |it| it.extra_tensor_info.get_or_insert_default().location.0 = 1,
-            "missing_field",
+            "schema.missing-field",
             "extra_tensor_info.fully_qualified_name",
         ),
     ];
@@ -336,7 +379,7 @@ fn unbounded_shapes_are_told() {
     let path = "execution_plan[0].values[5].Tensor.shape_dynamism";
     check_warned(
         &program(unbound).to_bytes().unwrap(),
-        &[("unsupported", path)],
+        &[("schema.unsupported", path)],
     );
 }
 
@@ -352,7 +395,7 @@ fn c15_segments_are_named_by_index() {
     let file = constants.build().unwrap().to_bytes().unwrap();
     check_refused(
         &file,
-        "index_out_of_range",
+        "schema.index-out-of-range",
         "constant_segment.segment_index",
     );
 
@@ -361,7 +404,7 @@ fn c15_segments_are_named_by_index() {
     named.program_mut().named_data.as_mut().unwrap()[0].segment_index = u32::MAX;
     check_refused(
         &named.to_bytes().unwrap(),
-        "index_out_of_range",
+        "schema.index-out-of-range",
         "named_data[0].segment_index",
     );
 
@@ -388,12 +431,16 @@ fn names_of_data_are_unique_and_there() {
         .named_data("blob", &[1])
         .named_data("a", &[2])
         .named_data("blob", &[3]);
-    check_refused(&twice.to_bytes().unwrap(), "duplicate", "named_data[2].key");
+    check_refused(
+        &twice.to_bytes().unwrap(),
+        "schema.duplicate",
+        "named_data[2].key",
+    );
     let mut nameless = weight_program();
     nameless.named_data("", &[1]);
     check_refused(
         &nameless.to_bytes().unwrap(),
-        "missing_field",
+        "schema.missing-field",
         "named_data[0].key",
     );
 }
@@ -406,7 +453,7 @@ fn constants_are_of_one_form() {
         .push(et_schema::owned::Buffer::default());
     check_refused(
         &both.to_bytes().unwrap(),
-        "conflict",
+        "schema.conflict",
         "constant_segment.offsets",
     );
 }
@@ -420,7 +467,11 @@ fn delegate_data_is_where_it_is_said_to_be() {
     ] {
         let processed = et_schema::owned::BackendDelegateDataReference { location, index };
         let change = |it: &mut MethodBuilder| _ = it.delegate("backend", processed, &[]);
-        check(change, "index_out_of_range", "delegates[0].processed.index");
+        check(
+            change,
+            "schema.index-out-of-range",
+            "delegates[0].processed.index",
+        );
     }
     let mut inline = ProgramBuilder::new();
     let data = inline.inline_delegate_data(&[1, 2, 3]);
@@ -435,13 +486,17 @@ fn b_04_tensors_lie_in_buffers_on_their_device() {
     let field = "values[4].Tensor.allocation_info";
     check_device(
         |it| _ = it.tensor(matrix().planned(2, 0)),
-        "device_mismatch",
+        "schema.device-mismatch",
         field,
     );
     let wrong_index = matrix().planned(2, 0).on_device(1, 1);
-    check_device(|it| _ = it.tensor(wrong_index), "device_mismatch", field);
+    check_device(
+        |it| _ = it.tensor(wrong_index),
+        "schema.device-mismatch",
+        field,
+    );
     let on_host = matrix().planned(1, 0).on_device(1, 0);
-    check_device(|it| _ = it.tensor(on_host), "device_mismatch", field);
+    check_device(|it| _ = it.tensor(on_host), "schema.device-mismatch", field);
 }
 
 #[test]
@@ -462,7 +517,10 @@ fn b_04_device_tags_without_a_device_table_are_told() {
     let file = program(older).to_bytes().unwrap();
     check_warned(
         &file,
-        &[("device_mismatch", &path(1)), ("device_mismatch", &path(2))],
+        &[
+            ("schema.device-mismatch", &path(1)),
+            ("schema.device-mismatch", &path(2)),
+        ],
     );
 }
 
@@ -481,17 +539,21 @@ fn b_04_device_entries_name_one_buffer_each() {
     let list = "non_const_buffer_device[1]";
     for buffer in [-1, 3, i32::MAX, 0] {
         let field = format!("{list}.buffer_idx");
-        check_device(entry(buffer, 1, 0), "index_out_of_range", &field);
+        check_device(entry(buffer, 1, 0), "schema.index-out-of-range", &field);
     }
-    check_device(entry(2, 1, 0), "duplicate", &format!("{list}.buffer_idx"));
+    check_device(
+        entry(2, 1, 0),
+        "schema.duplicate",
+        &format!("{list}.buffer_idx"),
+    );
     check_device(
         entry(1, -1, 0),
-        "unknown_code",
+        "schema.unknown-code",
         &format!("{list}.device_type"),
     );
     check_device(
         entry(1, 1, -1),
-        "device_index",
+        "schema.device-index",
         &format!("{list}.device_index"),
     );
 }
@@ -506,25 +568,28 @@ fn device_types_without_a_name_are_told_but_taken() {
         &file,
         &[
             (
-                "unknown_code",
+                "schema.unknown-code",
                 "execution_plan[0].non_const_buffer_device[0].device_type",
             ),
             (
-                "unknown_code",
+                "schema.unknown-code",
                 "execution_plan[0].values[5].Tensor.extra_tensor_info.device_type",
             ),
         ],
     );
     let negative = matrix().on_device(1, -1);
     let field = "values[5].Tensor.extra_tensor_info.device_index";
-    check(|it| _ = it.tensor(negative), "device_index", field);
+    check(|it| _ = it.tensor(negative), "schema.device-index", field);
 }
 
 #[test]
 fn b_29_other_schema_versions_are_told() {
     let mut newer = program(method());
     newer.program_mut().version = 1;
-    check_warned(&newer.to_bytes().unwrap(), &[("schema_version", "version")]);
+    check_warned(
+        &newer.to_bytes().unwrap(),
+        &[("schema.schema-version", "version")],
+    );
 }
 
 #[test]
@@ -533,7 +598,7 @@ fn methods_of_one_name_are_told() {
     twice.method(method());
     check_warned(
         &twice.to_bytes().unwrap(),
-        &[("duplicate", "execution_plan[1].name")],
+        &[("schema.duplicate", "execution_plan[1].name")],
     );
 }
 
@@ -544,12 +609,12 @@ fn chains_name_values_and_have_a_trace_for_each_instruction() {
         inputs: vec![99],
         ..Chain::default()
     });
-    check_method(chain, "index_out_of_range", "chains[1].inputs[0]");
+    check_method(chain, "schema.index-out-of-range", "chains[1].inputs[0]");
     let mut traced = method();
     traced.plan_mut().chains[0].stacktrace = Some(Vec::new());
     let path = "execution_plan[0].chains[0].stacktrace";
     check_warned(
         &program(traced).to_bytes().unwrap(),
-        &[("size_mismatch", path)],
+        &[("schema.size-mismatch", path)],
     );
 }

@@ -19,7 +19,11 @@ fn check_tensor(tensor: Tensor, id: &str, field: &str) {
 
 #[track_caller]
 fn check_overflow(sizes: &[i32]) {
-    check_tensor(Tensor::new(ScalarType::Float, sizes), "overflow", "sizes");
+    check_tensor(
+        Tensor::new(ScalarType::Float, sizes),
+        "schema.overflow",
+        "sizes",
+    );
 }
 
 #[test]
@@ -36,7 +40,7 @@ fn b3_planned_offsets_that_wrap_are_refused() {
     for offset in [0xFFFF_FFFF_FFFF_FFF0, u64::MAX - 23, u64::MAX - 3] {
         check_tensor(
             matrix().planned(1, offset),
-            "out_of_bounds",
+            "schema.out-of-bounds",
             "allocation_info",
         );
     }
@@ -47,10 +51,14 @@ fn planned_tensors_end_where_their_buffer_does() {
     let mut exact = method();
     exact.tensor(matrix().planned(1, 72));
     assert!(load(&program(exact).to_bytes().unwrap()).is_ok());
-    check_tensor(matrix().planned(1, 76), "out_of_bounds", "allocation_info");
+    check_tensor(
+        matrix().planned(1, 76),
+        "schema.out-of-bounds",
+        "allocation_info",
+    );
     check_tensor(
         matrix().planned(1, 1 << 32),
-        "out_of_bounds",
+        "schema.out-of-bounds",
         "allocation_info",
     );
 }
@@ -59,7 +67,7 @@ fn planned_tensors_end_where_their_buffer_does() {
 fn planned_offsets_are_multiples_of_the_element_size() {
     check_tensor(
         matrix().planned(1, 2),
-        "alignment",
+        "schema.alignment",
         "allocation_info.memory_offset_low",
     );
     let mut bytes = method();
@@ -72,7 +80,11 @@ fn planned_offsets_are_multiples_of_the_element_size() {
 fn memory_ids_name_planned_buffers() {
     for memory_id in [0, 2, u32::MAX] {
         let tensor = matrix().planned(memory_id, 0);
-        check_tensor(tensor, "index_out_of_range", "allocation_info.memory_id");
+        check_tensor(
+            tensor,
+            "schema.index-out-of-range",
+            "allocation_info.memory_id",
+        );
     }
 }
 
@@ -86,7 +98,7 @@ fn b4_forged_list_lengths_are_refused_before_allocating() {
     let mut forged = file.clone();
     forged[at..at + 4].copy_from_slice(&0x2000_0000u32.to_le_bytes());
     let path = "execution_plan[0].values[5].TensorList.items";
-    check_refused(&forged, "flatbuffer_out_of_bounds", path);
+    check_refused(&forged, "schema.flatbuffer-out-of-bounds", path);
 }
 
 #[test]
@@ -100,7 +112,7 @@ fn b7_constant_offsets_that_wrap_are_refused() {
             .unwrap()
             .offsets[1] = offset;
         let file = program.to_bytes().unwrap();
-        check_refused(&file, "out_of_bounds", "constant_segment.offsets[1]");
+        check_refused(&file, "schema.out-of-bounds", "constant_segment.offsets[1]");
     }
 }
 
@@ -116,7 +128,7 @@ fn constants_end_where_their_segment_does() {
             .offsets[1] = offset;
         let file = program.to_bytes().unwrap();
         let path = "execution_plan[0].values[5].Tensor.data_buffer_idx";
-        check_refused(&file, "out_of_bounds", path);
+        check_refused(&file, "schema.out-of-bounds", path);
     }
 }
 
@@ -128,7 +140,7 @@ fn inline_constants_are_as_large_as_their_tensors() {
     method.tensor(matrix().with_data(data));
     program.method(method);
     let path = "execution_plan[0].values[5].Tensor.data_buffer_idx";
-    check_refused(&program.to_bytes().unwrap(), "out_of_bounds", path);
+    check_refused(&program.to_bytes().unwrap(), "schema.out-of-bounds", path);
 }
 
 #[test]
@@ -142,12 +154,12 @@ fn b12_initial_data_offsets_that_wrap_are_refused() {
     for (offset, id, path) in [
         (
             u64::MAX - 23,
-            "out_of_bounds",
+            "schema.out-of-bounds",
             "mutable_data_segments[0].offsets[1]",
         ),
         (
             240,
-            "out_of_bounds",
+            "schema.out-of-bounds",
             "execution_plan[0].values[5].Tensor.data_buffer_idx",
         ),
     ] {
@@ -171,7 +183,11 @@ fn b_08_initial_data_comes_from_the_tensors_own_list() {
     method.tensor(tensor);
     program.method(method);
     let path = "execution_plan[0].values[5].Tensor.data_buffer_idx";
-    check_refused(&program.to_bytes().unwrap(), "index_out_of_range", path);
+    check_refused(
+        &program.to_bytes().unwrap(),
+        "schema.index-out-of-range",
+        path,
+    );
 }
 
 #[test]
@@ -180,22 +196,29 @@ fn b10_the_bound_of_a_dynamic_input_may_overflow() {
     let mut dynamic = method();
     dynamic.input(huge().dynamic(Dynamism::DynamicBound));
     let path = "execution_plan[0].values[5].Tensor.sizes";
-    check_warned(&program(dynamic).to_bytes().unwrap(), &[("overflow", path)]);
+    check_warned(
+        &program(dynamic).to_bytes().unwrap(),
+        &[("schema.overflow", path)],
+    );
 
     let mut planned = method();
     planned.input(huge().dynamic(Dynamism::DynamicBound).planned(1, 0));
-    check_method(planned, "overflow", "values[5].Tensor.sizes");
+    check_method(planned, "schema.overflow", "values[5].Tensor.sizes");
     let mut fixed = method();
     fixed.input(huge());
-    check_method(fixed, "overflow", "values[5].Tensor.sizes");
-    check_tensor(huge().dynamic(Dynamism::DynamicBound), "overflow", "sizes");
+    check_method(fixed, "schema.overflow", "values[5].Tensor.sizes");
+    check_tensor(
+        huge().dynamic(Dynamism::DynamicBound),
+        "schema.overflow",
+        "sizes",
+    );
 }
 
 #[test]
 fn b_33_a_dynamic_input_is_excused_for_its_bound_only() {
     let mut negative = method();
     negative.input(Tensor::new(ScalarType::Float, &[2, -3]).dynamic(Dynamism::DynamicBound));
-    check_method(negative, "negative", "values[5].Tensor.sizes[1]");
+    check_method(negative, "schema.negative", "values[5].Tensor.sizes[1]");
 }
 
 #[test]
@@ -232,13 +255,13 @@ fn d6_negative_sizes_are_refused() {
         negative.plan_mut().non_const_buffer_sizes = sizes;
         check_method(
             negative,
-            "negative",
+            "schema.negative",
             &format!("non_const_buffer_sizes{field}"),
         );
     }
     check_tensor(
         Tensor::new(ScalarType::Float, &[2, -3]),
-        "negative",
+        "schema.negative",
         "sizes[1]",
     );
 }
@@ -252,11 +275,15 @@ fn b_28_segments_lie_in_the_files_segment_data() {
     };
     let place = |offset, size| DataSegment { offset, size };
     for (segment, id, path) in [
-        (place(u64::MAX - 7, 16), "out_of_bounds", "segments[1]"),
-        (place(144, 16), "out_of_bounds", "segments[1]"),
-        (place(0, u64::MAX), "out_of_bounds", "segments[1]"),
-        (place(40, 16), "overlap", "segments[1]"),
-        (place(0, 1), "overlap", "segments[0]"),
+        (
+            place(u64::MAX - 7, 16),
+            "schema.out-of-bounds",
+            "segments[1]",
+        ),
+        (place(144, 16), "schema.out-of-bounds", "segments[1]"),
+        (place(0, u64::MAX), "schema.out-of-bounds", "segments[1]"),
+        (place(40, 16), "schema.overlap", "segments[1]"),
+        (place(0, 1), "schema.overlap", "segments[0]"),
     ] {
         let bytes = patched_segment(&file().to_bytes().unwrap(), 1, segment);
         check_refused(&bytes, id, path);
@@ -288,6 +315,6 @@ fn b_28_segments_need_a_header() {
     segment.size = 8;
     tables.segments.get_or_insert_default().push(segment);
     let file = et_schema::raw::encode_program(&tables);
-    check_refused(&file, "out_of_bounds", "segments[1]");
+    check_refused(&file, "schema.out-of-bounds", "segments[1]");
     assert!(load(&base()).is_ok());
 }

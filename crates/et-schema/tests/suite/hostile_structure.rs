@@ -65,7 +65,7 @@ fn a1_root_offsets_outside_of_the_file_are_refused_with_offset_and_length() {
         let error = load(&with_word(&file, 0, root)).unwrap_err();
         assert_eq!(
             (error.id(), error.code()),
-            ("flatbuffer_out_of_bounds", 0x23)
+            ("schema.flatbuffer-out-of-bounds", 0x23)
         );
         let text = error.to_string();
         assert!(
@@ -114,17 +114,17 @@ fn a4_texts_without_an_end_or_not_utf_8_are_refused() {
     let name = find(&file, b"forward\0");
     let mut unended = file.clone();
     unended[name + 7] = b'x';
-    check_refused(&unended, "flatbuffer_text", "execution_plan[0].name");
+    check_refused(&unended, "schema.flatbuffer-text", "execution_plan[0].name");
     let mut binary = file.clone();
     binary[name] = 0xFF;
-    check_refused(&binary, "flatbuffer_text", "execution_plan[0].name");
+    check_refused(&binary, "schema.flatbuffer-text", "execution_plan[0].name");
     let to_the_end = u32::try_from(file.len() - name).unwrap();
     let long = with_word(&file, name - 4, to_the_end);
-    check_refused(&long, "flatbuffer_text", "execution_plan[0].name");
+    check_refused(&long, "schema.flatbuffer-text", "execution_plan[0].name");
     let longer = with_word(&file, name - 4, to_the_end + 1);
     check_refused(
         &longer,
-        "flatbuffer_out_of_bounds",
+        "schema.flatbuffer-out-of-bounds",
         "execution_plan[0].name",
     );
 }
@@ -154,13 +154,13 @@ fn a5_forged_lengths_of_the_method_list_are_refused() {
     let vector = position_of_plans(&file);
     check_refused(
         &with_word(&file, vector, 0),
-        "missing_field",
+        "schema.missing-field",
         "execution_plan",
     );
     let id = load(&with_word(&file, vector, 0x1000_0000)).unwrap_err();
     assert_eq!(
         (id.id(), id.path()),
-        ("flatbuffer_out_of_bounds", Some("execution_plan"))
+        ("schema.flatbuffer-out-of-bounds", Some("execution_plan"))
     );
     let error = load(&with_word(&file, vector, 2)).unwrap_err();
     assert!(
@@ -191,7 +191,7 @@ fn a7_forged_lengths_of_other_lists_are_refused() {
     let field = "execution_plan[0].chains[0].instructions[0].KernelCall.args";
     check_refused(
         &with_word(&file, args, 0x2000_0000),
-        "flatbuffer_out_of_bounds",
+        "schema.flatbuffer-out-of-bounds",
         field,
     );
     // One more: the next word is read as an index, which it cannot be or may be.
@@ -200,12 +200,12 @@ fn a7_forged_lengths_of_other_lists_are_refused() {
     let mut without_operators = method();
     without_operators.plan_mut().operators.clear();
     let field = "chains[0].instructions[0].KernelCall.op_index";
-    check_method(without_operators, "index_out_of_range", field);
+    check_method(without_operators, "schema.index-out-of-range", field);
 
     let mut without_delegates = method();
     without_delegates.delegate_call(0, &[0]);
     let field = "chains[0].instructions[1].DelegateCall.delegate_index";
-    check_method(without_delegates, "index_out_of_range", field);
+    check_method(without_delegates, "schema.index-out-of-range", field);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a12_many_plans_and_many_dimensions_are_cheap() {
     let mut many = ProgramBuilder::new();
     many.program_mut().execution_plan = vec![ExecutionPlan::default(); 100_000];
     let file = many.to_bytes().unwrap();
-    check_refused(&file, "missing_field", "execution_plan[0].chains");
+    check_refused(&file, "schema.missing-field", "execution_plan[0].chains");
     let problems = ParsedProgram::from_file_bytes(&file).unwrap().problems();
     assert_eq!(
         (problems.num_errors(), problems.errors().count()),
@@ -235,17 +235,17 @@ fn a12_many_plans_and_many_dimensions_are_cheap() {
 
     let mut deep = method();
     deep.tensor(Tensor::new(ScalarType::Float, &[1; 10_000]));
-    check_method(deep, "rank", "values[5].Tensor.sizes");
+    check_method(deep, "schema.rank", "values[5].Tensor.sizes");
 
     let mut negative = method();
     negative.tensor(Tensor::new(ScalarType::Float, &[-100]));
-    check_method(negative, "negative", "values[5].Tensor.sizes[0]");
+    check_method(negative, "schema.negative", "values[5].Tensor.sizes[0]");
 
     let mut no_data = method();
     no_data.tensor(Tensor::new(ScalarType::Float, &[1]).with_data(999));
     check_method(
         no_data,
-        "index_out_of_range",
+        "schema.index-out-of-range",
         "values[5].Tensor.data_buffer_idx",
     );
 }
@@ -263,15 +263,19 @@ fn a13_other_files_are_named_by_what_was_seen() {
         (
             noise.as_slice(),
             format!("{:02x} {:02x}", noise[4], noise[5]),
-            "wrong_identifier",
+            "schema.wrong-identifier",
         ),
-        (older.as_slice(), "\"ET11\"".into(), "wrong_identifier"),
-        (&[], "no bytes".into(), "file_too_short"),
-        (b"ET12ET1", "\"ET12ET1\"".into(), "file_too_short"),
+        (
+            older.as_slice(),
+            "\"ET11\"".into(),
+            "schema.wrong-identifier",
+        ),
+        (&[], "no bytes".into(), "schema.file-too-short"),
+        (b"ET12ET1", "\"ET12ET1\"".into(), "schema.file-too-short"),
         (
             &json[..],
             "hex 72 73 69 6f \"rsio\"".into(),
-            "wrong_identifier",
+            "schema.wrong-identifier",
         ),
     ] {
         let error = load(file).unwrap_err();
@@ -326,7 +330,7 @@ fn a14_tables_that_share_a_large_part_are_refused_early() {
         let root = raw::pte::Program::create(&mut fbb, &args);
         fbb.finish(root, Some("ET12"));
         let error = load(fbb.finished_data()).unwrap_err();
-        assert_eq!(error.id(), "flatbuffer_expands", "{error}");
+        assert_eq!(error.id(), "schema.flatbuffer-expands", "{error}");
     }
 }
 
@@ -334,9 +338,9 @@ fn a14_tables_that_share_a_large_part_are_refused_early() {
 fn unknown_union_members_are_refused_untouched() {
     let file = base();
     for (tag, id) in [
-        (12u8, "unknown_code"),
-        (255, "unknown_code"),
-        (0, "unknown_code"),
+        (12u8, "schema.unknown-code"),
+        (255, "schema.unknown-code"),
+        (0, "schema.unknown-code"),
     ] {
         let mut mutant = file.clone();
         for at in tags_of_ints(&file) {
@@ -386,7 +390,7 @@ fn newer_fields_are_told_and_not_lost_silently() {
     let root = fbb.end_table(start);
     fbb.finish(root, Some("ET12"));
     let file = fbb.finished_data();
-    check_warned(file, &[("newer_field", "program")]);
+    check_warned(file, &[("schema.newer-field", "program")]);
     let loaded = load(file).unwrap();
     let error = Program::from_verified(&loaded).unwrap_err();
     assert_eq!(

@@ -49,20 +49,20 @@ fn with_layout(sizes: &[i32], nbytes: usize) -> Vec<u8> {
 #[test]
 fn e1_layouts_larger_than_their_data_are_refused() {
     let path = "named_data[0].tensor_layout";
-    check_refused(&with_layout(&[32, 32], 16), "size_mismatch", path);
+    check_refused(&with_layout(&[32, 32], 16), "schema.size-mismatch", path);
     check_refused(
         &with_layout(&[i32::MAX; 3], 16),
-        "overflow",
+        "schema.overflow",
         "named_data[0].tensor_layout.sizes",
     );
     check_refused(
         &with_layout(&[-4], 16),
-        "negative",
+        "schema.negative",
         "named_data[0].tensor_layout.sizes[0]",
     );
     check_refused(
         &with_layout(&[1; 17], 4),
-        "rank",
+        "schema.rank",
         "named_data[0].tensor_layout.sizes",
     );
 }
@@ -93,7 +93,7 @@ fn e3_any_word_of_a_tensor_data_file_may_be_anything() {
 fn e3_root_offsets_outside_of_the_file_are_refused() {
     let mut file = weight_file();
     file[..4].copy_from_slice(&0x7FFF_FFFFu32.to_le_bytes());
-    check_refused(&file, "flatbuffer_out_of_bounds", "");
+    check_refused(&file, "schema.flatbuffer-out-of-bounds", "");
 }
 
 #[test]
@@ -117,25 +117,39 @@ fn b_38_dimension_orders_have_the_length_of_the_sizes() {
     let mut file = FlatTensorBuilder::new();
     file.entry("weight", Some(layout), &[1; 24]);
     let path = "named_data[0].tensor_layout.dim_order";
-    check_refused(&file.to_bytes().unwrap(), "dim_order", path);
+    check_refused(&file.to_bytes().unwrap(), "schema.dim-order", path);
 }
 
 #[test]
 fn names_and_segments_are_there_and_unique() {
     let mut twice = FlatTensorBuilder::new();
     twice.blob("a", &[1]).blob("a", &[2]);
-    check_refused(&twice.to_bytes().unwrap(), "duplicate", "named_data[1].key");
+    check_refused(
+        &twice.to_bytes().unwrap(),
+        "schema.duplicate",
+        "named_data[1].key",
+    );
     let mut nowhere = FlatTensorBuilder::new();
     nowhere.blob("a", &[1]);
     nowhere.file_mut().named_data[0].segment_index = 1;
     let path = "named_data[0].segment_index";
-    check_refused(&nowhere.to_bytes().unwrap(), "index_out_of_range", path);
+    check_refused(
+        &nowhere.to_bytes().unwrap(),
+        "schema.index-out-of-range",
+        path,
+    );
 }
 
 #[test]
 fn a_program_is_no_tensor_data_file() {
     let error = load(&crate::base::base()).unwrap_err();
-    assert_eq!((error.id(), error.code()), ("wrong_identifier", 0x24));
+    assert_eq!(
+        (error.id(), error.code()),
+        ("schema.wrong-identifier", 0x24)
+    );
     let error = crate::base::load(&weight_file()).unwrap_err();
-    assert_eq!((error.id(), error.code()), ("wrong_identifier", 0x23));
+    assert_eq!(
+        (error.id(), error.code()),
+        ("schema.wrong-identifier", 0x23)
+    );
 }

@@ -174,7 +174,7 @@ fn a16_what_offsets_cannot_reach_is_an_error() {
             storage: vec![0; 200 << 20],
         });
     let error = program.build().unwrap().to_bytes().unwrap_err();
-    assert_eq!(error.id(), "flatbuffer_too_large", "{error}");
+    assert_eq!(error.id(), "schema.flatbuffer-too-large", "{error}");
 }
 
 #[test]

@@ -46,10 +46,13 @@ fn lay_out_aligns_each_segment_and_the_base() {
 #[test]
 fn lay_out_refuses_what_is_no_alignment() {
     for alignment in [0, 3, 14, 131_072] {
-        assert_eq!(lay_out(&[], alignment).unwrap_err().id(), "write_alignment");
+        assert_eq!(
+            lay_out(&[], alignment).unwrap_err().id(),
+            "schema.write-alignment"
+        );
         assert_eq!(
             lay_out(&[(1, alignment)], 16).unwrap_err().id(),
-            "write_alignment"
+            "schema.write-alignment"
         );
     }
 }
@@ -121,7 +124,7 @@ fn segments_that_do_not_fit_their_table_are_refused() {
         }
     );
     let error = write(&[(0, 4)], &one, 48).unwrap_err();
-    assert_eq!(error.id(), "write_alignment");
+    assert_eq!(error.id(), "schema.write-alignment");
 }
 
 #[test]
@@ -162,7 +165,7 @@ fn a_full_output_is_an_error_wherever_it_happens() {
     write_program(&program, segments.as_slice(), &options, &mut file).unwrap();
     for room in (0..file.len()).step_by(37) {
         let result = write_program(&program, segments.as_slice(), &options, &mut Full(room));
-        assert_eq!(result.unwrap_err().id(), "write_failed");
+        assert_eq!(result.unwrap_err().id(), "schema.write-failed");
     }
     write_program(
         &program,
@@ -190,6 +193,6 @@ fn segments_that_cannot_be_read_are_an_error() {
         &WriteOptions::default(),
         &mut Vec::new(),
     );
-    assert_eq!(result.unwrap_err().id(), "read_failed");
+    assert_eq!(result.unwrap_err().id(), "schema.read-failed");
     assert!(FileSegments::new(&short, &layout, &table(&[(0, 5)])).is_err());
 }
