@@ -104,9 +104,34 @@ impl<'a> Analysis<'a> {
         &self.flow
     }
 
-    /// Whether writing one value may change the bytes of the other.
-    pub(crate) fn shares_bytes(&self, a: ValueIndex, b: ValueIndex) -> bool {
-        a == b || self.storages.overlap(a.get(), b.get())
+    /// Whether instruction `node` may change the bytes of `value`: under its own name, under that of a view or of
+    /// what a pointer shows there, or because they share a place.
+    pub(crate) fn may_change(&self, node: usize, value: ValueIndex) -> bool {
+        let mut changed = self.steps[node].changes().peekable();
+        if changed.peek().is_none() {
+            return false;
+        }
+        let kept = self.shown(node, value.get());
+        changed.any(|changed| {
+            let mut shown = self.shown(node, changed.get()).into_iter();
+            shown.any(|a| {
+                let mut kept = kept.iter();
+                kept.any(|&b| a == b || self.storages.overlap(a, b))
+            })
+        })
+    }
+
+    /// The values whose own bytes `value` may show before instruction `node`, and itself.
+    fn shown(&self, node: usize, value: usize) -> Vec<usize> {
+        let names = self.aliases.canon(value).iter();
+        let shown = names.flat_map(|&name| self.points.at(node, name));
+        shown.copied().chain([value]).collect()
+    }
+
+    /// Whether instruction `node` makes `value` show other bytes.
+    pub(crate) fn points_elsewhere(&self, node: usize, value: ValueIndex) -> bool {
+        let mut moves = self.steps[node].moves.iter();
+        moves.any(|&(target, _)| target == value)
     }
 
     /// What each instruction does with tensors, in order.

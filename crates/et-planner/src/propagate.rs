@@ -9,6 +9,7 @@ mod error;
 mod memory;
 mod rewrite;
 mod target;
+mod uploads;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,10 @@ pub struct MethodOptions {
     pub skip_h2d: bool,
     /// Give outputs that a delegate makes on its device, to the caller.
     pub skip_d2h: bool,
+    /// Copy a host value once for all delegates of a device that need it, and before a loop rather than in it, as long
+    /// as the value stays the same. Right only for delegates that never write what they are given to read; it keeps
+    /// device memory for longer.
+    pub reuse_uploads: bool,
     /// Devices of delegates (by number in the method), instead of what their compile specs say.
     pub targets: BTreeMap<u32, Device>,
     /// What is known about delegates.
@@ -51,6 +56,7 @@ impl Default for MethodOptions {
             device_memory: true,
             skip_h2d: false,
             skip_d2h: false,
+            reuse_uploads: false,
             targets: BTreeMap::new(),
             hints: Hints::default(),
             algorithm: Algorithm::Optimal,
@@ -81,8 +87,15 @@ pub struct MethodReport {
     pub h2d: Copies,
     /// Copies to the host that were inserted.
     pub d2h: Copies,
-    /// Operands that were on the device already.
+    /// Operands that were on the device already, since a delegate gave them there.
     pub elided: usize,
+    /// Operands that were on the device already, since they were copied for another call.
+    pub reused: usize,
+    /// Copies to a device that run once before a loop instead of in each round.
+    pub hoisted: usize,
+    /// For each instruction of the new method the old one that it belongs to, for what is keyed by the number of an
+    /// instruction outside of the file; empty where nothing was inserted.
+    pub origins: Vec<usize>,
     /// Inputs that must still be copied although `skip_h2d` asks for none, since the host or another device needs
     /// them too.
     pub kept_inputs: Vec<ValueIndex>,

@@ -81,8 +81,13 @@ impl Flow {
         false
     }
 
+    /// Where an instruction may jump to, beside going on to the next.
+    pub(crate) fn jump(&self, node: usize) -> Option<usize> {
+        self.jumps.get(node).copied().flatten()
+    }
+
     /// The jumps back, as (head, jumping instruction).
-    pub(super) fn loops(&self) -> impl Iterator<Item = (usize, usize)> {
+    pub(crate) fn loops(&self) -> impl Iterator<Item = (usize, usize)> {
         let back =
             |(node, jump): (usize, &Option<usize>)| Some((jump.filter(|&to| to <= node)?, node));
         self.jumps.iter().enumerate().filter_map(back)

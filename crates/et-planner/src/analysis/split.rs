@@ -70,7 +70,28 @@ impl<'a> Split<'a> {
                 other => *role = other,
             }
         }
+        if roles.iter().all(|role| *role == Role::Input) {
+            self.find_updates(arguments, &mut roles);
+        }
         roles
+    }
+
+    /// A call gives something, so where all arguments had bytes before, it gives something new to one of them: to
+    /// what it names twice, or else to the last.
+    fn find_updates(&self, arguments: &[ValueIndex], roles: &mut [Role]) {
+        let can_change = |value: &ValueIndex| !self.storages.constants.contains(value.get());
+        let is_twice =
+            |value: &ValueIndex| arguments.iter().filter(|&other| other == value).count() > 1;
+        let twice = arguments.iter().filter(|value| is_twice(value));
+        let mut changed: Vec<ValueIndex> = twice.copied().filter(can_change).collect();
+        if changed.is_empty() {
+            changed.extend(arguments.last().copied().filter(can_change));
+        }
+        for (role, argument) in roles.iter_mut().zip(arguments) {
+            if changed.contains(argument) {
+                *role = Role::Update;
+            }
+        }
     }
 
     fn role(&self, node: usize, value: usize, is_last: bool, steps: &[Step]) -> Role {
@@ -183,7 +204,8 @@ fn step(arguments: &[ValueIndex], roles: &[Role]) -> Step {
             .map(|(value, _)| *value)
     };
     let inputs: std::collections::BTreeSet<ValueIndex> = with(Role::Input).collect();
-    step.updates.extend(with(Role::Update));
+    let updates: std::collections::BTreeSet<ValueIndex> = with(Role::Update).collect();
+    step.updates.extend(updates);
     for (&argument, &role) in arguments.iter().zip(roles) {
         if let Role::ViewOrOutput(owner) = role {
             step.either.push((argument, ValueIndex::new(owner)));

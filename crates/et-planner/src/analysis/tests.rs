@@ -201,10 +201,10 @@ fn a_result_over_an_input_that_is_needed_later_is_not() {
     clobbers(&plan(method), &[(x, a, 0)]);
 }
 
-/// The reference's exporter forgets uses of a result that it put in place (defect 02): another value takes the place
+/// The reference's exporter forgets uses of a result that it put in place (limit 02): another value takes the place
 /// of the original while the result is still to be read.
 #[test]
-fn defect_02_forgotten_uses_of_an_in_place_result_are_found() {
+fn limit_02_forgotten_uses_of_an_in_place_result_are_found() {
     let mut method = method();
     let [a, b] = [0, 16].map(|offset| method.input(at(offset)));
     let c = method.tensor(at(32));
@@ -241,9 +241,9 @@ fn two_conditions(places: [u64; 4]) -> (ExecutionPlan, [i32; 4]) {
     (plan(method), left)
 }
 
-/// The reference plans all branches from one offset on (defect 01), although what they leave is needed later.
+/// The reference plans all branches from one offset on (limit 01), although what they leave is needed later.
 #[test]
-fn defect_01_results_of_two_branches_that_clobber_are_found() {
+fn limit_01_results_of_two_branches_that_clobber_are_found() {
     let (plan, [a, b, c, d]) = two_conditions([96, 112, 96, 112]);
     clobbers(&plan, &[(a, c, 7), (b, d, 10)]);
 }
@@ -484,4 +484,54 @@ fn plans_of_real_programs_keep_every_value() {
         }
     }
     assert!(seen >= 10, "{seen} methods");
+}
+
+/// The steps of a call with these arguments: 0 is a constant, 1 and 2 are inputs.
+fn changed_by_a_call_of(arguments: &[i32]) -> Vec<usize> {
+    let mut method = method();
+    method.tensor(anywhere().with_data(1));
+    method.input(at(0));
+    method.input(at(16));
+    let delegate = delegate(&mut method);
+    method.delegate_call(delegate, arguments);
+    let plan = plan(method);
+    let mut changed: Vec<usize> = analyse(&plan).steps()[0]
+        .changes()
+        .map(ValueIndex::get)
+        .collect();
+    changed.dedup();
+    changed
+}
+
+#[test]
+fn a_ds_04_a_call_whose_arguments_all_have_bytes_changes_one() {
+    assert_eq!(changed_by_a_call_of(&[1, 2]), [2]);
+    assert_eq!(changed_by_a_call_of(&[1, 1, 2]), [1]);
+    assert!(changed_by_a_call_of(&[1, 2, 0]).is_empty());
+}
+
+/// `base` is overwritten in place by `other`, which the reference forgets when it places what comes in between: all
+/// three at offset 0 (limit 22).
+#[test]
+fn golden_gi1_the_plan_of_the_reference_is_found_wrong() {
+    for (place, expected) in [(0, true), (160, false)] {
+        let mut method = method();
+        let tensor = |offset| Tensor::new(ScalarType::Float, &[40]).planned(1, offset);
+        let x = method.input(tensor(320));
+        let base = method.tensor(tensor(0));
+        let between = method.tensor(tensor(place));
+        let second_name = method.tensor(tensor(0));
+        let [y, z] = [480, 640].map(|offset| method.output(tensor(offset)));
+        unary(&mut method, x, base);
+        method.kernel("aten::add_", &[base, x, second_name]);
+        unary(&mut method, x, between);
+        unary(&mut method, between, z);
+        unary(&mut method, second_name, y);
+        let plan = plan(method);
+        let clobbers = analyse(&plan)
+            .audit()
+            .into_iter()
+            .filter(|finding| matches!(finding, Finding::Clobber { .. }));
+        assert_eq!(clobbers.count() > 0, expected);
+    }
 }

@@ -249,3 +249,61 @@ fn real_programs_never_grow_and_a_second_time_changes_nothing() {
     }
     assert!(seen >= 10, "{seen} methods");
 }
+
+/// A loop whose inputs and outputs are the caller's: only the body has memory, 16 bytes at `row`.
+fn loop_with_callers_memory(row: u64) -> ExecutionPlan {
+    let mut method = method(256);
+    let free = || Tensor::new(ScalarType::Float, &[4]);
+    let x = method.input(free());
+    let [slice, row] = [at(row), at(row + 64)].map(|tensor| method.tensor(tensor));
+    let table = method.output(Tensor::new(ScalarType::Float, &[3, 4]));
+    let [count, step] = [0, 1].map(|int| method.int(int));
+    let done = method.bool(false);
+    unary(&mut method, x, slice);
+    unary(&mut method, slice, row);
+    method.kernel(
+        "executorch_prim::et_copy_index.tensor",
+        &[table, row, count],
+    );
+    method.kernel("executorch_prim::add.Scalar", &[count, step, count]);
+    method.kernel("executorch_prim::eq.Scalar", &[count, step, done]);
+    method.jump_false(done, 0);
+    method.finish()
+}
+
+/// The reference loses the memory of a body whose method has no other (limit 04).
+#[test]
+fn limit_04_the_memory_of_loop_bodies_is_counted() {
+    for algorithm in [Algorithm::Naive, Algorithm::Greedy, Algorithm::Optimal] {
+        let mut method = loop_with_callers_memory(32);
+        let report = run(&mut method, &with(algorithm)).unwrap().remove(0);
+        assert!(report.nbytes_after >= 32, "{report:?}");
+        let hints = Hints::default();
+        assert_eq!(Analysis::new(&method, &hints).unwrap().audit(), []);
+    }
+}
+
+/// The reference plans a body above everything else and fits first only (limit 24).
+#[test]
+fn limit_24_bodies_of_loops_shrink_like_everything_else() {
+    let mut method = loop_with_callers_memory(32);
+    let report = run(&mut method, &CompactOptions::default())
+        .unwrap()
+        .remove(0);
+    assert_eq!(report.nbytes_before - report.nbytes_after, 112 - 48);
+    assert!(report.is_proved());
+}
+
+/// What the reference plans is never looked at again (limit 19); here a plan that is wrong is never handed out.
+#[test]
+fn limit_19_no_plan_goes_unchecked() {
+    let mut method = corrupt();
+    assert!(run(&mut method, &CompactOptions::default()).is_err());
+    let mut repaired = corrupt();
+    let options = CompactOptions {
+        repair: true,
+        ..CompactOptions::default()
+    };
+    run(&mut repaired, &options).unwrap();
+    assert!(run(&mut repaired, &CompactOptions::default()).is_ok());
+}

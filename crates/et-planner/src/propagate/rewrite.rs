@@ -6,8 +6,9 @@ use et_device::Device;
 use et_schema::Dynamism;
 use et_schema::owned::{DelegateCall, ExecutionPlan, ExtraTensorInfo, Instruction, Tensor, Value};
 
-use super::available::available;
-use super::writer::Writer;
+use super::available::{Since, available};
+use super::uploads::{Hoisted, Loop, Upload};
+use super::writer::{Writer, Written};
 use super::{MethodOptions, MethodReport, set_device};
 use crate::analysis::{Analysis, Step, ValueIndex};
 
@@ -46,6 +47,9 @@ pub(super) struct Rewrite<'a> {
     views: BTreeMap<ValueIndex, ValueIndex>,
     given: Vec<Given>,
     calls: Vec<Call>,
+    uploads: Vec<Upload>,
+    hoisted: Vec<Hoisted>,
+    loops: Vec<Loop>,
     /// Returned device values whose memory the caller gives.
     by_caller: BTreeSet<ValueIndex>,
     /// Inputs that the caller gives on a device.
@@ -72,6 +76,9 @@ impl<'a> Rewrite<'a> {
             views: BTreeMap::new(),
             given: Vec::new(),
             calls: Vec::new(),
+            uploads: Vec::new(),
+            hoisted: Vec::new(),
+            loops: Loop::all(analysis.flow()),
             by_caller: BTreeSet::new(),
             device_inputs: BTreeMap::new(),
         }
@@ -152,7 +159,7 @@ impl<'a> Rewrite<'a> {
             let twin = self.twin(host, device);
             call.operands.insert(host, twin);
             call.d2h.push((twin, host));
-            let available = available(self.analysis, node, host);
+            let available = available(self.analysis, node, host, Since::Written);
             self.given.push(Given {
                 device,
                 host,
@@ -192,13 +199,53 @@ impl<'a> Rewrite<'a> {
                 self.report.elided += 1;
                 twin
             } else {
-                let twin = self.twin(host, device);
-                self.calls[number].h2d.push((host, twin));
-                twin
+                self.upload(number, host)
             };
             self.calls[number].operands.insert(host, operand);
         }
         self.order_copies(number);
+    }
+
+    /// The device value for a host value that must be copied: one that was copied before, if that is allowed, or a new
+    /// one with a copy before the call or the loop around it.
+    fn upload(&mut self, number: usize, host: ValueIndex) -> ValueIndex {
+        let (node, device) = (self.calls[number].node, self.calls[number].device);
+        let is_empty = is_static_and_empty(&self.values, host);
+        let reuse = self.options.reuse_uploads && !is_empty;
+        let known = self
+            .uploads
+            .iter()
+            .find(|known| reuse && known.serves(node, host, device));
+        if let Some(known) = known {
+            self.report.reused += 1;
+            return known.twin;
+        }
+        let twin = self.twin(host, device);
+        if !reuse {
+            self.calls[number].h2d.push((host, twin));
+            return twin;
+        }
+        let around = self.loops.iter();
+        let around = around
+            .copied()
+            .find(|around| around.holds(node) && around.leaves_alone(self.analysis, host));
+        let available = match around {
+            Some(around) => {
+                self.hoisted.push(Hoisted { around, host, twin });
+                around.nodes(self.analysis.flow())
+            }
+            None => {
+                self.calls[number].h2d.push((host, twin));
+                available(self.analysis, node, host, Since::Read)
+            }
+        };
+        self.uploads.push(Upload {
+            device,
+            host,
+            twin,
+            available,
+        });
+        twin
     }
 
     /// Copies in the order of the call's arguments.
@@ -364,6 +411,9 @@ impl<'a> Rewrite<'a> {
                 .iter()
                 .for_each(|&(_, owner)| need(owner));
         }
+        for hoisted in &self.hoisted {
+            need(hoisted.host);
+        }
         let outputs = self
             .outputs
             .iter()
@@ -383,15 +433,24 @@ impl<'a> Rewrite<'a> {
         let chain = self.method.chains.first().cloned().unwrap_or_default();
         let mut calls = std::mem::take(&mut self.calls).into_iter().peekable();
         for (node, instruction) in chain.instructions.iter().enumerate() {
-            writer.begin(node);
+            writer.approach(node);
+            self.write_hoisted(node, &mut writer);
+            writer.begin();
             let step = self.analysis.steps()[node].clone();
             match calls.next_if(|call| call.node == node) {
                 Some(call) => self.write_call(&call, instruction, step, &mut writer),
                 None => writer.push(instruction.clone(), step),
             }
         }
-        writer.begin(chain.instructions.len());
-        let (chain, operators, steps) = writer.finish(chain);
+        writer.approach(chain.instructions.len());
+        writer.begin();
+        let Written {
+            chain,
+            operators,
+            steps,
+            origins,
+        } = writer.finish(chain);
+        self.report.origins = origins;
         method.values = self.values;
         method.outputs = self.outputs;
         method.operators = operators;
@@ -404,6 +463,17 @@ impl<'a> Rewrite<'a> {
             },
             self.report,
         )
+    }
+
+    /// Writes the copies that run once before a loop.
+    fn write_hoisted(&mut self, node: usize, writer: &mut Writer) {
+        let here = |hoisted: &&Hoisted| hoisted.around.head == node;
+        for hoisted in self.hoisted.iter().filter(here) {
+            self.report.h2d.add(self.nbytes(hoisted.host));
+            self.report.hoisted += 1;
+            writer.copy("et_copy::_h2d_copy", hoisted.host, hoisted.twin);
+            writer.enter_loop(hoisted.around.tail);
+        }
     }
 
     fn write_call(

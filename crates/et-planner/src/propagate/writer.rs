@@ -1,5 +1,7 @@
 //! Instructions with others between.
 
+use std::collections::BTreeMap;
+
 use et_schema::owned::{Chain, FrameList, Instruction, KernelCall, Operator};
 
 use crate::analysis::{Step, ValueIndex};
@@ -12,6 +14,10 @@ pub(super) struct Writer {
     origins: Vec<usize>,
     /// For each old instruction, and the end, the first new one that belongs to it.
     starts: Vec<usize>,
+    /// The same, with what runs once before a loop that begins there.
+    entries: Vec<usize>,
+    /// Loops with something before them: first old instruction → last one.
+    loops: BTreeMap<usize, usize>,
     operators: Vec<Operator>,
 }
 
@@ -22,19 +28,34 @@ impl Writer {
             steps: Vec::new(),
             origins: Vec::new(),
             starts: Vec::new(),
+            entries: Vec::new(),
+            loops: BTreeMap::new(),
             operators: operators.to_vec(),
         }
     }
 
-    pub(super) fn begin(&mut self, node: usize) {
-        debug_assert_eq!(self.starts.len(), node);
+    /// What is pushed next runs whenever control comes to old instruction `node`, but for jumps within a loop that
+    /// [`enter_loop`](Self::enter_loop) was called for.
+    pub(super) fn approach(&mut self, node: usize) {
+        debug_assert_eq!((self.entries.len(), self.starts.len()), (node, node));
+        self.entries.push(self.instructions.len());
+    }
+
+    /// What was pushed since [`approach`](Self::approach) is not part of the loop that begins there and ends with `tail`.
+    pub(super) fn enter_loop(&mut self, tail: usize) {
+        self.loops.insert(self.entries.len() - 1, tail);
+    }
+
+    /// What is pushed next belongs to the old instruction that was approached.
+    pub(super) fn begin(&mut self) {
+        debug_assert_eq!(self.starts.len() + 1, self.entries.len());
         self.starts.push(self.instructions.len());
     }
 
     pub(super) fn push(&mut self, instruction: Instruction, step: Step) {
         self.instructions.push(instruction);
         self.steps.push(step);
-        self.origins.push(self.starts.len() - 1);
+        self.origins.push(self.entries.len() - 1);
     }
 
     pub(super) fn copy(&mut self, name: &str, from: ValueIndex, to: ValueIndex) {
@@ -57,14 +78,26 @@ impl Writer {
         i32::try_from(index).unwrap_or(i32::MAX)
     }
 
-    /// The chain with its jumps and source lines moved along.
-    pub(super) fn finish(mut self, old: Chain) -> (Chain, Vec<Operator>, Vec<Step>) {
-        for instruction in &mut self.instructions {
+    /// The new place of a jump from old instruction `from`.
+    fn target(&self, from: usize, old: i32) -> Option<i32> {
+        let to = usize::try_from(old).ok()?;
+        let tail = self.loops.get(&to);
+        let goes_round = tail.is_some_and(|&tail| (to..=tail).contains(&from));
+        let places = if goes_round {
+            &self.starts
+        } else {
+            &self.entries
+        };
+        i32::try_from(*places.get(to)?).ok()
+    }
+
+    /// The method's chain with its jumps and source lines moved along.
+    pub(super) fn finish(self, old: Chain) -> Written {
+        let mut instructions = self.instructions.clone();
+        for (instruction, &origin) in instructions.iter_mut().zip(&self.origins) {
             if let Instruction::JumpFalseCall(call) = instruction {
-                let target = usize::try_from(call.destination_instruction).ok();
-                let target = target.and_then(|target| self.starts.get(target));
-                let target = target.and_then(|&target| i32::try_from(target).ok());
-                call.destination_instruction = target.unwrap_or(call.destination_instruction);
+                let old = call.destination_instruction;
+                call.destination_instruction = self.target(origin, old).unwrap_or(old);
             }
         }
         let stacktrace = old.stacktrace.map(|frames| {
@@ -77,10 +110,24 @@ impl Writer {
             self.origins.iter().map(of).collect()
         });
         let chain = Chain {
-            instructions: self.instructions,
+            instructions,
             stacktrace,
             ..old
         };
-        (chain, self.operators, self.steps)
+        Written {
+            chain,
+            operators: self.operators,
+            steps: self.steps,
+            origins: self.origins,
+        }
     }
+}
+
+/// What was written.
+pub(super) struct Written {
+    pub(super) chain: Chain,
+    pub(super) operators: Vec<Operator>,
+    pub(super) steps: Vec<Step>,
+    /// For each new instruction the old one that it belongs to.
+    pub(super) origins: Vec<usize>,
 }

@@ -250,3 +250,13 @@ fn wrapping_sizes_and_alignment_0_are_refused() {
         assert_eq!(plan_pools(algorithm, &[], &alignment(0)), None);
     }
 }
+
+/// The reference's naive planner counts in the reserve list itself, so that what runs after it starts higher.
+#[test]
+fn limit_17_planners_do_not_disturb_each_other() {
+    let (list, options) = (buffers(&G03), reserve(&[0, 48]));
+    let alone = plan_pools(Algorithm::Greedy, &list, &options);
+    let naive = plan_pools(Algorithm::Naive, &list, &options).unwrap();
+    assert_eq!(plan_pools(Algorithm::Greedy, &list, &options), alone);
+    assert!(naive.sizes[1] > alone.unwrap().sizes[1]);
+}
