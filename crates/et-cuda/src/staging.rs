@@ -26,7 +26,7 @@ struct Chunk {
     /// Bytes that may be in use.
     filled: usize,
     /// Copies that use them.
-    uses: Vec<Event>,
+    uses: Vec<Arc<Event>>,
 }
 
 /// Bytes of a chunk that were set aside for one copy.
@@ -50,7 +50,8 @@ impl Staging {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues copies of all of `src`, which may change as soon as this returns. After an error no copy is under way.
+    /// Queues copies of all of `src`, which may change as soon as this returns; the event is behind the last. After an
+    /// error no copy is under way.
     ///
     /// # Safety
     /// `dst` starts `src.len()` bytes of live device memory that nothing else uses until the stream was waited for.
@@ -61,10 +62,10 @@ impl Staging {
         dst: u64,
         src: &[u8],
         stream: StreamId,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<Option<Arc<Event>>, DeviceError> {
         let mut ring = self.lock();
         let ring = open(&mut ring, context, self.chunk)?;
-        let mut at = dst;
+        let (mut at, mut last) = (dst, None);
         let mut parts = src.chunks(self.chunk.get());
         let outcome = parts.try_for_each(|part| {
             let piece = ring.set_aside(current, part.len())?;
@@ -72,9 +73,11 @@ impl Staging {
             // SAFETY: the target by this function's contract; the piece is not used again before its event says so.
             unsafe { stream.copy_in(current, at, place, part.len())? };
             at += part.len() as u64;
-            ring.use_until(piece, context, current, stream)
+            last = Some(ring.use_until(piece, context, current, stream)?);
+            Ok(())
         });
-        settled(outcome, current, stream)
+        settled(outcome, current, stream)?;
+        Ok(last)
     }
 
     /// Copies all of `dst` from the device, by way of the ring, and waits for it.
@@ -191,14 +194,14 @@ impl Ring {
         context: &Arc<Context>,
         current: &Current<'_>,
         stream: StreamId,
-    ) -> Result<(), DeviceError> {
-        let event = Event::record(context, current, stream)?;
+    ) -> Result<Arc<Event>, DeviceError> {
+        let event = Arc::new(Event::record(context, current, stream)?);
         let uses = &mut self.chunks[piece.chunk].uses;
         if uses.len() == uses.capacity() {
             uses.retain(|event| !event.is_done(current).unwrap_or(false));
         }
-        uses.push(event);
-        Ok(())
+        uses.push(Arc::clone(&event));
+        Ok(event)
     }
 
     /// Waits for the copies that use a piece's chunk, and takes the piece's bytes.
@@ -236,9 +239,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         for chunk in &mut self.chunks {
             let uses = std::mem::take(&mut chunk.uses);
-            let done = uses
-                .into_iter()
-                .all(|event| CudaEvent(Arc::new(event)).settle());
+            let done = uses.into_iter().all(|event| CudaEvent(event).settle());
             if !done || chunk.buffer.context().is_poisoned() {
                 // A copy may still use the memory, so it stays: an empty buffer takes its place and is dropped.
                 let nothing = PinnedBuffer::empty(chunk.buffer.context());

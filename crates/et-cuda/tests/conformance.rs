@@ -83,7 +83,7 @@ fn r_cuda_01_any_power_of_two_aligns() {
 }
 
 #[test]
-fn an_alignment_that_cannot_be_is_refused() {
+fn r_cuda_01_an_alignment_that_cannot_be_is_refused() {
     let allocator = allocator();
     let alignment = Alignment::new(1 << 63).unwrap();
     let huge = request(0, u64::MAX).aligned_to(alignment);
@@ -178,7 +178,7 @@ fn b_44_an_index_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn b_11_r_cuda_07_copies_of_nothing_are_no_ops() {
+fn r_cuda_07_copies_of_nothing_are_no_ops() {
     let allocator = allocator();
     let block = Block::new(&allocator, 0, 8).unwrap();
     let nothing = block.span().subspan(8, 0).unwrap();
@@ -195,7 +195,7 @@ fn b_11_r_cuda_07_copies_of_nothing_are_no_ops() {
 }
 
 #[test]
-fn more_than_there_is_tells_the_figures() {
+fn r_cuda_01_more_than_there_is_tells_the_figures() {
     let allocator = allocator();
     let error = allocator.allocate(&request(0, 1 << 60)).unwrap_err();
     let DeviceError::OutOfMemory {

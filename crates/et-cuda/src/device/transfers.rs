@@ -71,17 +71,21 @@ impl DeviceState {
         let current = self.context.enter()?;
         // SAFETY: a live stream, by the contract.
         let stream = unsafe { StreamId::of_caller(&current, stream)? };
+        let mut queued = None;
         if nbytes > 0 {
             let to = dst.base().get();
             // SAFETY: by this function's contract.
-            unsafe {
+            queued = unsafe {
                 self.staging
                     .upload(&self.context, &current, to, src, stream)?
             };
         }
         self.counters.host_to_device.add(nbytes);
         self.counters.staged.add(nbytes);
-        self.finish(&current, dst, stream)
+        match queued {
+            Some(event) => Ok(self.keep_under(&current, dst, event)),
+            None => self.finish(&current, dst, stream),
+        }
     }
 
     /// # Safety
@@ -177,10 +181,14 @@ impl DeviceState {
             // The error that brought us here is the one to report.
             let _ = stream.settle(current);
         })?;
-        let event = Arc::new(event);
+        Ok(self.keep_under(current, part, Arc::new(event)))
+    }
+
+    /// Has the block that holds `part` outlive what `event` stands for.
+    fn keep_under(&self, current: &Current<'_>, part: DeviceSpan, event: Arc<Event>) -> CudaEvent {
         // A block of another allocator is none of ours to keep.
         let _ = self.blocks.add_use(current, part, &event);
-        Ok(CudaEvent(event))
+        CudaEvent(event)
     }
 
     /// How many bytes `span` has, if the buffer has as many from `offset` on.

@@ -147,7 +147,7 @@ fn a_poisoned_device_leaves_the_others_alone() {
 }
 
 #[test]
-fn the_threads_context_is_left_as_it_was() {
+fn r_cuda_02_the_threads_context_is_left_as_it_was() {
     let devices = fakecuda::devices(2);
     let allocator = CudaAllocator::new();
     let work = |ordinal: usize| {
