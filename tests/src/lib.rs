@@ -1,14 +1,16 @@
-//! Cross-crate tests; see the integration tests beside this file. Here is what they share: recorded cases, and simulated
-//! devices to run them on.
+//! Cross-crate tests; see the integration tests beside this file. Here is what they share: recorded cases, simulated
+//! devices to run them on, and the check of the tables of rules in `docs`.
 
 mod case;
 mod compare;
 mod npy;
+mod rules;
 mod simulation;
 mod tally;
 mod trace;
 
 pub use case::{Case, Run};
+pub use rules::Rules;
 pub use simulation::Simulation;
 pub use tally::{Copies, Tally};
 pub use trace::{Recorder, first_difference};
