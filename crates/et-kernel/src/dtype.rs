@@ -135,6 +135,8 @@ pub struct ScalarTypeSet(u32);
 impl ScalarTypeSet {
     /// No type.
     pub const NONE: Self = Self(0);
+    /// Every type of the format.
+    pub const ALL: Self = Self((1 << TYPES.len()) - 1);
     /// `Half`, `BFloat16`, `Float`, `Double`.
     pub const FLOATING: Self = Self::of(&[
         ScalarType::Half,
@@ -162,6 +164,12 @@ impl ScalarTypeSet {
             i += 1;
         }
         Self(bits)
+    }
+
+    /// The set without `dtype`.
+    #[must_use]
+    pub const fn without(self, dtype: ScalarType) -> Self {
+        Self(self.0 & !(1 << dtype as u32))
     }
 
     /// Whether `dtype` is in the set.

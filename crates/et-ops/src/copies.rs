@@ -3,17 +3,21 @@
 use et_kernel::{Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, TensorId};
 
 use crate::arguments::output;
-use crate::dispatch::compute;
+use crate::dispatch::{MOVABLE, compute};
 use crate::elementwise::walk;
 use crate::view::{self, View};
 
 const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
 
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new("aten::clone.out", ALL, |c| copy(c, 2)),
-    Kernel::new("aten::_to_copy.out", ALL, |c| copy(c, 3)),
-    Kernel::new("dim_order_ops::_clone_dim_order.out", ALL, |c| copy(c, 3)),
-    Kernel::new("dim_order_ops::_to_dim_order_copy.out", ALL, |c| copy(c, 3)),
+    Kernel::new("aten::clone.out", MOVABLE, |c| copy(c, 2)),
+    Kernel::new("aten::_to_copy.out", MOVABLE, |c| copy(c, 3)),
+    Kernel::new("dim_order_ops::_clone_dim_order.out", MOVABLE, |c| {
+        copy(c, 3)
+    }),
+    Kernel::new("dim_order_ops::_to_dim_order_copy.out", MOVABLE, |c| {
+        copy(c, 3)
+    }),
     Kernel::new("aten::copy.out", ALL, |c| {
         let (like, source, out) = (c.tensor(0)?, c.tensor(1)?, output(c, 3)?);
         copy_over(c, out, like, source)

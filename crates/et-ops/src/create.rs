@@ -5,11 +5,11 @@ use et_kernel::{Arguments, Kernel, KernelContext, KernelError, Scalar, ScalarTyp
 use crate::arguments::output;
 use crate::convert::{element_bytes, fill, write_compute};
 use crate::dims::{self, Sizes};
-use crate::dispatch::{compute, word};
+use crate::dispatch::{NUMBERS, compute, word};
 use crate::number::Number;
 use crate::view::words_mut;
 
-const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
+const ALL: ScalarTypeSet = NUMBERS;
 
 pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::full.out", ALL, |c| {
@@ -53,15 +53,23 @@ pub(crate) const KERNELS: &[Kernel] = &[
         let (sizes, out) = (sizes_of(c, 0)?, output(c, 2)?);
         filled(c, out, &sizes, c.scalar(1)?)
     }),
-    Kernel::new("aten::fill.Tensor_out", ALL, fill_tensor),
-    Kernel::new("aten::arange.out", ALL, |c| {
+    Kernel::new(
+        "aten::fill.Tensor_out",
+        ScalarTypeSet::REAL_AND_BOOL,
+        fill_tensor,
+    ),
+    Kernel::new("aten::arange.out", ScalarTypeSet::REAL_AND_BOOL, |c| {
         let out = output(c, 1)?;
         count_up(c, out, Scalar::Int(0), c.scalar(0)?, Scalar::Int(1))
     }),
-    Kernel::new("aten::arange.start_out", ALL, |c| {
-        let out = output(c, 3)?;
-        count_up(c, out, c.scalar(0)?, c.scalar(1)?, c.scalar(2)?)
-    }),
+    Kernel::new(
+        "aten::arange.start_out",
+        ScalarTypeSet::REAL_AND_BOOL,
+        |c| {
+            let out = output(c, 3)?;
+            count_up(c, out, c.scalar(0)?, c.scalar(1)?, c.scalar(2)?)
+        },
+    ),
 ];
 
 fn sizes(context: &KernelContext<'_>, at: usize) -> Result<Sizes, KernelError> {

@@ -25,6 +25,26 @@ pub(crate) const REAL: ScalarTypeSet = ScalarTypeSet::of(&[
     ScalarType::Double,
 ]);
 
+/// Everything that has a Rust type: what can be converted.
+pub(crate) const NUMBERS: ScalarTypeSet = ScalarTypeSet::of(&[
+    ScalarType::Byte,
+    ScalarType::Char,
+    ScalarType::Short,
+    ScalarType::Int,
+    ScalarType::Long,
+    ScalarType::UInt16,
+    ScalarType::UInt32,
+    ScalarType::UInt64,
+    ScalarType::Half,
+    ScalarType::BFloat16,
+    ScalarType::Float,
+    ScalarType::Double,
+    ScalarType::Bool,
+]);
+
+/// Everything of up to 8 bytes: what can be moved about without looking at it.
+pub(crate) const MOVABLE: ScalarTypeSet = ScalarTypeSet::ALL.without(ScalarType::ComplexDouble);
+
 /// What indices may be.
 pub(crate) const INDEX: ScalarTypeSet = ScalarTypeSet::of(&[ScalarType::Int, ScalarType::Long]);
 
@@ -107,7 +127,7 @@ pub(crate) use compute;
 /// Evaluates an expression with a type name bound to the Rust type of the elements of `$dtype`, any number or truth value.
 macro_rules! element {
     ($what:expr, $dtype:expr, $T:ident => $body:expr) => {
-        $crate::dispatch::compute!(@ et_kernel::ScalarTypeSet::REAL_AND_BOOL, $what, $dtype, $T => $body;
+        $crate::dispatch::compute!(@ $crate::dispatch::NUMBERS, $what, $dtype, $T => $body;
             et_kernel::ScalarType::Byte => u8,
             et_kernel::ScalarType::Char => i8,
             et_kernel::ScalarType::Short => i16,
@@ -148,7 +168,7 @@ macro_rules! word {
             _ => Err($crate::dispatch::unsupported(
                 "the input",
                 $dtype,
-                et_kernel::ScalarTypeSet::REAL_AND_BOOL,
+                $crate::dispatch::MOVABLE,
             )),
         }
     };

@@ -8,13 +8,13 @@ use crate::arguments::output;
 use crate::convert::{convert, element_bytes, fill};
 use crate::copies::convert_to;
 use crate::dims::{self, Sizes, dim_index};
-use crate::dispatch::word;
+use crate::dispatch::{MOVABLE, NUMBERS, word};
 use crate::elementwise::scratch;
 use crate::promote::promote;
 use crate::shape::{Slice, index_into};
 use crate::view::{self, View, words_mut};
 
-const ANY: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
+const ANY: ScalarTypeSet = MOVABLE;
 
 pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::cat.out", ANY, cat),
@@ -22,7 +22,7 @@ pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::split_copy.Tensor_out", ANY, split),
     Kernel::new("aten::split_with_sizes_copy.out", ANY, split_with_sizes),
     Kernel::new("aten::unbind_copy.int_out", ANY, unbind),
-    Kernel::new("aten::constant_pad_nd.out", ANY, pad),
+    Kernel::new("aten::constant_pad_nd.out", NUMBERS, pad),
     Kernel::new("aten::slice_scatter.out", ANY, slice_scatter),
     Kernel::new("aten::select_scatter.out", ANY, select_scatter),
 ];
@@ -49,10 +49,16 @@ fn put(
     view::copy_region(out, region, converted, &view)
 }
 
+/// The length of a list of tensors, which an empty list of something else is not.
+fn tensor_count(context: &KernelContext<'_>, at: usize) -> Result<usize, KernelError> {
+    context.tensor_in_list(at, 0)?;
+    context.list_len(at)
+}
+
 fn tensors(
     context: &KernelContext<'_>,
 ) -> Result<impl Iterator<Item = Result<TensorId, KernelError>>, KernelError> {
-    let count = context.list_len(0)?;
+    let count = tensor_count(context, 0)?;
     Ok((0..count).map(move |i| {
         context
             .tensor_in_list(0, i)?
@@ -67,7 +73,7 @@ fn is_nothing(sizes: &[usize]) -> bool {
 
 fn cat(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let out = output(context, 2)?;
-    let count = context.list_len(0)?;
+    let count = tensor_count(context, 0)?;
     let mut like = None;
     let mut dtype: Option<ScalarType> = None;
     for id in tensors(context)? {
@@ -128,7 +134,7 @@ fn id_sizes(sizes: &[usize]) -> Sizes {
 
 fn stack(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let out = output(context, 2)?;
-    let count = context.list_len(0)?;
+    let count = tensor_count(context, 0)?;
     let mut sizes: Option<Sizes> = None;
     let mut dtype: Option<ScalarType> = None;
     for id in tensors(context)? {
@@ -176,7 +182,7 @@ fn part_output(
 
 fn expect_outputs(context: &KernelContext<'_>, at: usize, parts: usize) -> Result<(), KernelError> {
     context.expect_arguments(at + 1..=at + 2)?;
-    let outputs = context.list_len(at)?;
+    let outputs = tensor_count(context, at)?;
     if outputs == parts {
         return Ok(());
     }

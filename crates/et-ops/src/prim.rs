@@ -5,7 +5,7 @@ use et_kernel::{
 };
 
 use crate::dims::{self, Sizes, dim_index};
-use crate::dispatch::element;
+use crate::dispatch::{NUMBERS, element};
 use crate::number::Number;
 use crate::shape::inferred_shape;
 
@@ -14,11 +14,7 @@ const NONE: ScalarTypeSet = ScalarTypeSet::NONE;
 pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::sym_size.int", NONE, sym_size),
     Kernel::new("aten::sym_numel", NONE, sym_numel),
-    Kernel::new(
-        "aten::_local_scalar_dense",
-        ScalarTypeSet::REAL_AND_BOOL,
-        local_scalar,
-    ),
+    Kernel::new("aten::_local_scalar_dense", NUMBERS, local_scalar),
     Kernel::new("executorch_prim::add.Scalar", NONE, |c| {
         arithmetic(c, i64::checked_add, |a, b| a + b)
     }),
@@ -83,11 +79,8 @@ pub(crate) const KERNELS: &[Kernel] = &[
     }),
     Kernel::new("executorch_prim::sym_ite.Scalar", NONE, |c| {
         expect(c, 4)?;
-        let chosen = if c.boolean(0)? {
-            c.scalar(1)?
-        } else {
-            c.scalar(2)?
-        };
+        let (yes, no) = (c.scalar(1)?, c.scalar(2)?);
+        let chosen = if c.boolean(0)? { yes } else { no };
         c.set(3, EValue::from(chosen))
     }),
     Kernel::new("executorch_prim::ceil.Scalar", NONE, |c| {
@@ -101,14 +94,10 @@ pub(crate) const KERNELS: &[Kernel] = &[
     }),
     Kernel::new(
         "executorch_prim::et_copy_index.tensor",
-        ScalarTypeSet::REAL_AND_BOOL,
+        ScalarTypeSet::ALL,
         copy_index,
     ),
-    Kernel::new(
-        "executorch_prim::et_view.default",
-        ScalarTypeSet::REAL_AND_BOOL,
-        view,
-    ),
+    Kernel::new("executorch_prim::et_view.default", ScalarTypeSet::ALL, view),
 ];
 
 fn expect(context: &KernelContext<'_>, count: usize) -> Result<(), KernelError> {

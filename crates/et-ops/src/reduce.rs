@@ -10,7 +10,7 @@ use et_kernel::{
 use crate::arguments::{output, two_outputs};
 use crate::convert::{as_compute, write_compute};
 use crate::dims::{DimSet, Sizes, Walk, dim_index, dim_set};
-use crate::dispatch::{REAL, compute, expect_dtype};
+use crate::dispatch::{NUMBERS, REAL, compute, expect_dtype};
 use crate::number::{Compute, Number};
 use fold::{All, Any, Deviation, Fold, Least, Most, Product, Sum};
 
@@ -21,11 +21,11 @@ const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
 const FLOATING: ScalarTypeSet = ScalarTypeSet::FLOATING;
 
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new("aten::sum.IntList_out", ALL, |c| {
+    Kernel::new("aten::sum.IntList_out", NUMBERS, |c| {
         let out = output(c, 4)?;
         total(c, out, Along::listed(c, 1, 2)?, Total::Sum)
     }),
-    Kernel::new("aten::sum.out", ALL, |c| {
+    Kernel::new("aten::sum.out", NUMBERS, |c| {
         let out = output(c, 2)?;
         total(c, out, Along::everything(c)?, Total::Sum)
     }),
@@ -37,11 +37,11 @@ pub(crate) const KERNELS: &[Kernel] = &[
         let out = output(c, 2)?;
         total(c, out, Along::everything(c)?, Total::Mean)
     }),
-    Kernel::new("aten::prod.int_out", ALL, |c| {
+    Kernel::new("aten::prod.int_out", NUMBERS, |c| {
         let out = output(c, 4)?;
         total(c, out, Along::one(c, 1, 2)?, Total::Product)
     }),
-    Kernel::new("aten::prod.out", ALL, |c| {
+    Kernel::new("aten::prod.out", NUMBERS, |c| {
         let out = output(c, 2)?;
         total(c, out, Along::everything(c)?, Total::Product)
     }),

@@ -10,7 +10,7 @@ use crate::dispatch::word;
 use crate::elementwise::scratch;
 use crate::view::{expect_same_dtype, words, words_mut};
 
-const ANY: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
+const ANY: ScalarTypeSet = crate::dispatch::MOVABLE;
 
 pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::reflection_pad1d.out", ANY, |c| {

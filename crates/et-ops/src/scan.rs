@@ -9,12 +9,12 @@ use et_kernel::{
 use crate::arguments::{output, two_outputs};
 use crate::convert::{as_compute, write_compute};
 use crate::dims::{self, Sizes, Walk, dim_index};
-use crate::dispatch::{compute, element, expect_dtype};
+use crate::dispatch::{NUMBERS, compute, element, expect_dtype};
 use crate::elementwise::scratch;
 use crate::number::{Compute, Number};
 use crate::view::expect_same_dtype;
 
-const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
+const ALL: ScalarTypeSet = NUMBERS;
 
 pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::cumsum.out", ALL, |c| {

@@ -1,26 +1,26 @@
 //! Operators that keep some elements: triangles of matrices, elements under a mask, halves by gates.
 
-use et_kernel::{Arguments, Bool8, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet};
+use et_kernel::{
+    Arguments, Bool8, EValue, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet,
+};
 
 use crate::arguments::{output, two_outputs};
 use crate::convert::{as_compute, write_compute};
 use crate::copies::convert_to;
 use crate::dims::{self, Sizes, Walk, broadcast_strides, dim_index};
-use crate::dispatch::{compute, expect_dtype, word};
+use crate::dispatch::{INDEX, MOVABLE, compute, expect_dtype, word};
 use crate::elementwise::scratch;
 use crate::number::{Compute, Float};
 use crate::view::{expect_same_dtype, words, words_mut};
 
-const ANY: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
-
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new("aten::tril.out", ANY, |c| triangle(c, true)),
-    Kernel::new("aten::triu.out", ANY, |c| triangle(c, false)),
-    Kernel::new("aten::masked_select.out", ANY, masked_select),
-    Kernel::new("aten::masked_scatter.out", ANY, masked_scatter),
+    Kernel::new("aten::tril.out", MOVABLE, |c| triangle(c, true)),
+    Kernel::new("aten::triu.out", MOVABLE, |c| triangle(c, false)),
+    Kernel::new("aten::masked_select.out", MOVABLE, masked_select),
+    Kernel::new("aten::masked_scatter.out", MOVABLE, masked_scatter),
     Kernel::new(
         "aten::repeat_interleave.Tensor_out",
-        crate::dispatch::INDEX,
+        INDEX,
         repeat_interleave,
     ),
     Kernel::new("aten::glu.out", ScalarTypeSet::FLOATING, gated),
@@ -161,6 +161,7 @@ fn masked_scatter(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 fn repeat_interleave(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (repeats, out) = (context.tensor(0)?, output(context, 2)?);
     let wanted = context.optional_int(1)?;
+    expect_dtype("the repeats", context.meta(repeats).dtype(), INDEX)?;
     expect_same_dtype(context, out, repeats)?;
     if context.meta(repeats).rank() != 1 {
         return Err(KernelError::invalid("repeats of other than one dimension"));
@@ -226,11 +227,14 @@ fn gated(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 fn dropout(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (input, [out, mask]) = (context.tensor(0)?, two_outputs(context, 3)?);
     context.double(1)?;
-    if matches!(context.value(2)?, et_kernel::EValue::Bool(true)) {
+    let training = !matches!(context.value(2)?, EValue::None) && context.boolean(2)?;
+    if training {
         return Err(KernelError::invalid(
             "dropout in training, which takes random numbers",
         ));
     }
+    let floating = ScalarTypeSet::FLOATING;
+    expect_dtype("the input", context.meta(input).dtype(), floating)?;
     expect_same_dtype(context, out, input)?;
     expect_dtype("the mask", context.meta(mask).dtype(), TRUTH)?;
     convert_to(context, out, input)?;

@@ -7,7 +7,7 @@ use crate::arguments::output;
 use crate::dims::{self, DimSet, Sizes, Strides, dim_index, dim_set};
 use crate::view::{self, View};
 
-const ANY: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
+const ANY: ScalarTypeSet = crate::dispatch::MOVABLE;
 
 pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::permute_copy.out", ANY, permute),

@@ -121,6 +121,18 @@ impl Op {
         self.value(EValue::OptionalTensorList(items))
     }
 
+    /// A list of any tensors of which some may be missing.
+    pub(crate) fn some_tensors(mut self, items: impl Iterator<Item = Option<Tensor>>) -> Self {
+        let items: Vec<_> = items
+            .map(|item| Some(self.push(EValue::Tensor(Box::new(item?)))))
+            .collect();
+        let all: Option<Vec<_>> = items.iter().copied().collect();
+        self.value(match all {
+            Some(all) => EValue::TensorList(all.into()),
+            None => EValue::OptionalTensorList(items.into()),
+        })
+    }
+
     /// An output that may become anything of up to 4096 elements and of `rank` dimensions. What it holds is no answer.
     pub(crate) fn out(self, dtype: ScalarType, rank: usize) -> Self {
         let order: Vec<u8> = (0..rank as u8).collect();

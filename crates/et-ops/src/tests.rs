@@ -13,6 +13,7 @@ mod random;
 mod reduce;
 mod reference;
 mod shape;
+mod specimen;
 
 #[test]
 fn no_operator_is_there_twice() {

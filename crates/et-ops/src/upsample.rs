@@ -5,30 +5,22 @@ use et_kernel::{Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, Te
 use crate::arguments::output;
 use crate::convert::{as_compute, write_compute};
 use crate::dims;
-use crate::dispatch::{compute, word};
+use crate::dispatch::{MOVABLE, compute, word};
 use crate::elementwise::scratch;
 use crate::number::Number;
 use crate::view::{expect_same_dtype, words, words_mut};
 
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new(
-        "aten::upsample_nearest2d.vec_out",
-        ScalarTypeSet::REAL_AND_BOOL,
-        |c| {
-            let out = output(c, 3)?;
-            let target = Target::from_lists(c, 1, 2)?;
-            nearest(c, out, target)
-        },
-    ),
-    Kernel::new(
-        "aten::upsample_nearest2d.out",
-        ScalarTypeSet::REAL_AND_BOOL,
-        |c| {
-            let out = output(c, 4)?;
-            let target = Target::from_numbers(c, 1, 2)?;
-            nearest(c, out, target)
-        },
-    ),
+    Kernel::new("aten::upsample_nearest2d.vec_out", MOVABLE, |c| {
+        let out = output(c, 3)?;
+        let target = Target::from_lists(c, 1, 2)?;
+        nearest(c, out, target)
+    }),
+    Kernel::new("aten::upsample_nearest2d.out", MOVABLE, |c| {
+        let out = output(c, 4)?;
+        let target = Target::from_numbers(c, 1, 2)?;
+        nearest(c, out, target)
+    }),
     Kernel::new(
         "aten::upsample_bilinear2d.vec_out",
         ScalarTypeSet::FLOATING,

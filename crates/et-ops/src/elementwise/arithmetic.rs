@@ -7,7 +7,7 @@ use et_kernel::{
 
 use super::{Compute, binary, unary};
 use crate::arguments::{number, output, tensor};
-use crate::dispatch::{INTEGRAL_AND_BOOL, REAL, compute};
+use crate::dispatch::{INTEGRAL_AND_BOOL, NUMBERS, REAL, compute, expect_dtype};
 use crate::number::Number;
 use crate::promote::{Operand, expect_castable, floating, result_type};
 
@@ -28,14 +28,14 @@ pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::rsub.Scalar_out", REAL, reverse_sub),
     Kernel::new("aten::mul.out", ALL, |c| product(c, tensor(c, 1)?)),
     Kernel::new("aten::mul.Scalar_out", ALL, |c| product(c, number(c, 1)?)),
-    Kernel::new("aten::div.out", ALL, |c| quotient(c, tensor(c, 1)?, 2)),
-    Kernel::new("aten::div.Scalar_out", ALL, |c| {
+    Kernel::new("aten::div.out", NUMBERS, |c| quotient(c, tensor(c, 1)?, 2)),
+    Kernel::new("aten::div.Scalar_out", NUMBERS, |c| {
         quotient(c, number(c, 1)?, 2)
     }),
-    Kernel::new("aten::div.out_mode", ALL, |c| {
+    Kernel::new("aten::div.out_mode", NUMBERS, |c| {
         quotient_mode(c, tensor(c, 1)?)
     }),
-    Kernel::new("aten::div.Scalar_mode_out", ALL, |c| {
+    Kernel::new("aten::div.Scalar_mode_out", NUMBERS, |c| {
         quotient_mode(c, number(c, 1)?)
     }),
     Kernel::new("aten::floor_divide.out", REAL, |c| {
@@ -350,6 +350,9 @@ enum Bits {
 fn bits(context: &mut KernelContext<'_>, b: Operand, which: Bits) -> Result<(), KernelError> {
     let (out, operands) = (output(context, 2)?, [tensor(context, 0)?, b]);
     let common = common_type(context, &operands, out)?;
+    if matches!(which, Bits::Left | Bits::Right) {
+        expect_dtype("the operands", common, ScalarTypeSet::INTEGRAL)?;
+    }
     compute!(integral_and_bool, "the operands", common, C => match which {
         // Bits of a narrower type are the low bits of its value.
         Bits::And => binary(context, out, operands, |a: C, b: C| -> C { wide(a, b, |a, b| a & b) }),

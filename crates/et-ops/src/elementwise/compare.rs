@@ -4,7 +4,7 @@ use et_kernel::{Arguments, Bool8, Kernel, KernelContext, KernelError, ScalarType
 
 use super::{Compute, binary, resize_broadcast, unary, walk};
 use crate::arguments::{number, output, tensor};
-use crate::dispatch::{INTEGRAL_AND_BOOL, compute, expect_dtype};
+use crate::dispatch::{INTEGRAL_AND_BOOL, NUMBERS, compute, expect_dtype};
 use crate::number::Number;
 use crate::promote::{Operand, expect_castable, result_type};
 
@@ -47,10 +47,16 @@ pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::ge.Scalar_out", ALL, |c| {
         compare(c, number(c, 1)?, Order::AtLeast)
     }),
-    Kernel::new("aten::logical_and.out", ALL, |c| logical(c, |a, b| a & b)),
-    Kernel::new("aten::logical_or.out", ALL, |c| logical(c, |a, b| a | b)),
-    Kernel::new("aten::logical_xor.out", ALL, |c| logical(c, |a, b| a ^ b)),
-    Kernel::new("aten::logical_not.out", ALL, logical_not),
+    Kernel::new("aten::logical_and.out", NUMBERS, |c| {
+        logical(c, |a, b| a & b)
+    }),
+    Kernel::new("aten::logical_or.out", NUMBERS, |c| {
+        logical(c, |a, b| a | b)
+    }),
+    Kernel::new("aten::logical_xor.out", NUMBERS, |c| {
+        logical(c, |a, b| a ^ b)
+    }),
+    Kernel::new("aten::logical_not.out", NUMBERS, logical_not),
     Kernel::new("aten::bitwise_not.out", INTEGRAL_AND_BOOL, bitwise_not),
     Kernel::new("aten::where.self_out", ALL, choose),
     Kernel::new("aten::masked_fill.Scalar_out", ALL, |c| {

@@ -6,7 +6,7 @@ use et_kernel::{
 
 use super::{Compute, unary};
 use crate::arguments::output;
-use crate::dispatch::{REAL, compute};
+use crate::dispatch::{NUMBERS, REAL, compute};
 use crate::math;
 use crate::number::Number;
 use crate::promote::{expect_castable, floating};
@@ -29,37 +29,67 @@ pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::trunc.out", REAL, |c| {
         rounded(c, f32::trunc, f64::trunc)
     }),
-    Kernel::new("aten::exp.out", ALL, |c| float(c, math::exp, f64::exp)),
-    Kernel::new("aten::exp2.out", ALL, |c| float(c, f32::exp2, f64::exp2)),
-    Kernel::new("aten::expm1.out", ALL, |c| {
+    Kernel::new("aten::exp.out", NUMBERS, |c| float(c, math::exp, f64::exp)),
+    Kernel::new("aten::exp2.out", NUMBERS, |c| {
+        float(c, f32::exp2, f64::exp2)
+    }),
+    Kernel::new("aten::expm1.out", NUMBERS, |c| {
         float(c, f32::exp_m1, f64::exp_m1)
     }),
-    Kernel::new("aten::log.out", ALL, |c| float(c, f32::ln, f64::ln)),
-    Kernel::new("aten::log10.out", ALL, |c| float(c, f32::log10, f64::log10)),
-    Kernel::new("aten::log1p.out", ALL, |c| float(c, f32::ln_1p, f64::ln_1p)),
-    Kernel::new("aten::log2.out", ALL, |c| float(c, f32::log2, f64::log2)),
-    Kernel::new("aten::sqrt.out", ALL, |c| float(c, f32::sqrt, f64::sqrt)),
-    Kernel::new("aten::rsqrt.out", ALL, |c| {
+    Kernel::new("aten::log.out", NUMBERS, |c| float(c, f32::ln, f64::ln)),
+    Kernel::new("aten::log10.out", NUMBERS, |c| {
+        float(c, f32::log10, f64::log10)
+    }),
+    Kernel::new("aten::log1p.out", NUMBERS, |c| {
+        float(c, f32::ln_1p, f64::ln_1p)
+    }),
+    Kernel::new("aten::log2.out", NUMBERS, |c| {
+        float(c, f32::log2, f64::log2)
+    }),
+    Kernel::new("aten::sqrt.out", NUMBERS, |c| {
+        float(c, f32::sqrt, f64::sqrt)
+    }),
+    Kernel::new("aten::rsqrt.out", NUMBERS, |c| {
         float(c, |x| 1.0 / x.sqrt(), |x| 1.0 / x.sqrt())
     }),
-    Kernel::new("aten::reciprocal.out", ALL, |c| {
+    Kernel::new("aten::reciprocal.out", NUMBERS, |c| {
         float(c, |x| 1.0 / x, |x| 1.0 / x)
     }),
-    Kernel::new("aten::sin.out", ALL, |c| float(c, f32::sin, f64::sin)),
-    Kernel::new("aten::cos.out", ALL, |c| float(c, f32::cos, f64::cos)),
-    Kernel::new("aten::tan.out", ALL, |c| float(c, f32::tan, f64::tan)),
-    Kernel::new("aten::sinh.out", ALL, |c| float(c, f32::sinh, f64::sinh)),
-    Kernel::new("aten::cosh.out", ALL, |c| float(c, f32::cosh, f64::cosh)),
-    Kernel::new("aten::tanh.out", ALL, |c| float(c, math::tanh, f64::tanh)),
-    Kernel::new("aten::asin.out", ALL, |c| float(c, f32::asin, f64::asin)),
-    Kernel::new("aten::acos.out", ALL, |c| float(c, f32::acos, f64::acos)),
-    Kernel::new("aten::atan.out", ALL, |c| float(c, f32::atan, f64::atan)),
-    Kernel::new("aten::asinh.out", ALL, |c| float(c, f32::asinh, f64::asinh)),
-    Kernel::new("aten::acosh.out", ALL, |c| float(c, f32::acosh, f64::acosh)),
-    Kernel::new("aten::atanh.out", ALL, |c| float(c, f32::atanh, f64::atanh)),
-    Kernel::new("aten::erf.out", ALL, |c| float(c, math::erf, libm::erf)),
-    Kernel::new("aten::erfc.out", ALL, |c| float(c, libm::erfcf, libm::erfc)),
-    Kernel::new("aten::sigmoid.out", ALL, |c| {
+    Kernel::new("aten::sin.out", NUMBERS, |c| float(c, f32::sin, f64::sin)),
+    Kernel::new("aten::cos.out", NUMBERS, |c| float(c, f32::cos, f64::cos)),
+    Kernel::new("aten::tan.out", NUMBERS, |c| float(c, f32::tan, f64::tan)),
+    Kernel::new("aten::sinh.out", NUMBERS, |c| {
+        float(c, f32::sinh, f64::sinh)
+    }),
+    Kernel::new("aten::cosh.out", NUMBERS, |c| {
+        float(c, f32::cosh, f64::cosh)
+    }),
+    Kernel::new("aten::tanh.out", NUMBERS, |c| {
+        float(c, math::tanh, f64::tanh)
+    }),
+    Kernel::new("aten::asin.out", NUMBERS, |c| {
+        float(c, f32::asin, f64::asin)
+    }),
+    Kernel::new("aten::acos.out", NUMBERS, |c| {
+        float(c, f32::acos, f64::acos)
+    }),
+    Kernel::new("aten::atan.out", NUMBERS, |c| {
+        float(c, f32::atan, f64::atan)
+    }),
+    Kernel::new("aten::asinh.out", NUMBERS, |c| {
+        float(c, f32::asinh, f64::asinh)
+    }),
+    Kernel::new("aten::acosh.out", NUMBERS, |c| {
+        float(c, f32::acosh, f64::acosh)
+    }),
+    Kernel::new("aten::atanh.out", NUMBERS, |c| {
+        float(c, f32::atanh, f64::atanh)
+    }),
+    Kernel::new("aten::erf.out", NUMBERS, |c| float(c, math::erf, libm::erf)),
+    Kernel::new("aten::erfc.out", NUMBERS, |c| {
+        float(c, libm::erfcf, libm::erfc)
+    }),
+    Kernel::new("aten::sigmoid.out", NUMBERS, |c| {
         float(c, math::sigmoid, math::sigmoid_f64)
     }),
     Kernel::new("aten::silu.out", ScalarTypeSet::FLOATING, |c| {
@@ -79,20 +109,20 @@ pub(crate) const KERNELS: &[Kernel] = &[
             |x| (x + 3.0).max_nan(0.0).min_nan(6.0) / 6.0,
         )
     }),
-    Kernel::new("aten::isnan.out", ALL, |c| {
+    Kernel::new("aten::isnan.out", NUMBERS, |c| {
         is(c, |x| x.is_nan(), |x| x.is_nan())
     }),
-    Kernel::new("aten::isinf.out", ALL, |c| {
+    Kernel::new("aten::isinf.out", NUMBERS, |c| {
         is(c, f32::is_infinite, f64::is_infinite)
     }),
-    Kernel::new("aten::isfinite.out", ALL, |c| {
+    Kernel::new("aten::isfinite.out", NUMBERS, |c| {
         is(c, f32::is_finite, f64::is_finite)
     }),
     Kernel::new("aten::gelu.out", ScalarTypeSet::FLOATING, gelu),
     Kernel::new("aten::leaky_relu.out", ScalarTypeSet::FLOATING, leaky_relu),
     Kernel::new("aten::elu.out", ScalarTypeSet::FLOATING, elu),
     Kernel::new("aten::hardtanh.out", REAL, hardtanh),
-    Kernel::new("aten::logit.out", ALL, logit),
+    Kernel::new("aten::logit.out", NUMBERS, logit),
 ];
 
 #[derive(Clone, Copy)]

@@ -11,26 +11,24 @@ use super::{read_indices, wrap};
 use crate::arguments::output;
 use crate::copies::convert_to;
 use crate::dims::{self, Sizes, Strides, Walk};
-use crate::dispatch::{element, word};
+use crate::dispatch::{MOVABLE, NUMBERS, element, word};
 use crate::elementwise::scratch;
 use crate::number::Number;
 use crate::view::{View, copy_walk, dense_copy, expect_same_dtype, words, words_mut};
 
-const ANY: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
-
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new("aten::index.Tensor_out", ANY, index),
-    Kernel::new("aten::index_put.out", ANY, |c| {
+    Kernel::new("aten::index.Tensor_out", MOVABLE, index),
+    Kernel::new("aten::index_put.out", NUMBERS, |c| {
         let (input, out) = (c.tensor(0)?, output(c, 4)?);
         expect_same_dtype(c, out, input)?;
         index_put(c, out, input)
     }),
-    Kernel::new("aten::index_put_", ANY, |c| {
+    Kernel::new("aten::index_put_", NUMBERS, |c| {
         c.expect_arguments(4..=5)?;
         let out = c.tensor(0)?;
         index_put(c, out, out)
     }),
-    Kernel::new("aten::nonzero.out", ANY, nonzero),
+    Kernel::new("aten::nonzero.out", NUMBERS, nonzero),
 ];
 
 /// The elements that index tensors select: which dimensions they replace by which shape, and where each leads to.
@@ -155,6 +153,8 @@ fn read_columns<'a>(
     let rank = of.sizes.len();
     let mut columns: SmallVec<[Column<'a>; 4]> = SmallVec::new();
     let mut dim = 0;
+    // An empty list of something else is no list of tensors.
+    context.optional_tensor_in_list(1, 0)?;
     for item in 0..context.list_len(1)? {
         let Some(Some(id)) = context.optional_tensor_in_list(1, item)? else {
             dim += 1;

@@ -1,22 +1,18 @@
 //! One index tensor, along one dimension.
 
-use et_kernel::{
-    Arguments, Kernel, KernelContext, KernelError, Scalar, ScalarTypeSet, TensorId, TensorOut,
-};
+use et_kernel::{Arguments, Kernel, KernelContext, KernelError, Scalar, TensorId, TensorOut};
 use smallvec::SmallVec;
 
 use super::{read_indices, wrap};
 use crate::arguments::output;
 use crate::copies::convert_to;
 use crate::dims::{self, Sizes, Walk, dim_index};
-use crate::dispatch::{element, word};
+use crate::dispatch::{MOVABLE, NUMBERS, element, word};
 use crate::number::{Compute, Number};
 use crate::view::{View, copy_walk, expect_same_dtype, words, words_mut};
 
-const ANY: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
-
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new("aten::index_select.out", ANY, |c| {
+    Kernel::new("aten::index_select.out", MOVABLE, |c| {
         let (input, dim, index, out) = (c.tensor(0)?, c.int(1)?, c.tensor(2)?, output(c, 3)?);
         let dim = dim_index("dimension", dim, c.meta(input).rank())?;
         if c.meta(index).rank() > 1 {
@@ -25,7 +21,7 @@ pub(crate) const KERNELS: &[Kernel] = &[
         let count = c.meta(index).numel();
         take(c, out, input, dim, index, &[count])
     }),
-    Kernel::new("aten::embedding.out", ANY, |c| {
+    Kernel::new("aten::embedding.out", MOVABLE, |c| {
         let (weight, index, out) = (c.tensor(0)?, c.tensor(1)?, output(c, 5)?);
         if c.meta(weight).rank() != 2 {
             return Err(KernelError::invalid(
@@ -35,17 +31,17 @@ pub(crate) const KERNELS: &[Kernel] = &[
         let shape: Sizes = c.meta(index).sizes().into();
         take(c, out, weight, 0, index, &shape)
     }),
-    Kernel::new("aten::gather.out", ANY, gather),
-    Kernel::new("aten::scatter.src_out", ANY, |c| {
+    Kernel::new("aten::gather.out", MOVABLE, gather),
+    Kernel::new("aten::scatter.src_out", NUMBERS, |c| {
         let (source, out) = (c.tensor(3)?, output(c, 4)?);
         expect_same_dtype(c, out, source)?;
         scatter(c, out, Source::Tensor(source), Put::Set)
     }),
-    Kernel::new("aten::scatter.value_out", ANY, |c| {
+    Kernel::new("aten::scatter.value_out", NUMBERS, |c| {
         let (value, out) = (c.scalar(3)?, output(c, 4)?);
         scatter(c, out, Source::Number(value), Put::Set)
     }),
-    Kernel::new("aten::scatter_add.out", ANY, |c| {
+    Kernel::new("aten::scatter_add.out", NUMBERS, |c| {
         let (source, out) = (c.tensor(3)?, output(c, 4)?);
         expect_same_dtype(c, out, source)?;
         scatter(c, out, Source::Tensor(source), Put::Add)

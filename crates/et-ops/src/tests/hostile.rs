@@ -1,7 +1,9 @@
 //! Arguments that no operator expects: an error, never a panic.
 
-use et_kernel::{Bool8, EValue, Kernel, ScalarType};
+use et_kernel::{Bool8, EValue, Kernel, KernelError, ScalarType, ScalarTypeSet};
 
+use super::kinds::Kind;
+use super::specimen;
 use crate::testing::Op;
 
 /// Values that are wrong for most arguments, by number.
@@ -103,8 +105,8 @@ fn accepted(kernel: &'static Kernel) -> Option<Vec<usize>> {
             .iter()
             .fold(Op::of(kernel), |op, &kind| push(op, kind));
         match op.run_once() {
-            Err(et_kernel::KernelError::ArgumentCount { .. }) if kinds.len() < 14 => kinds.push(9),
-            Err(et_kernel::KernelError::ArgumentKind {
+            Err(KernelError::ArgumentCount { .. }) if kinds.len() < 14 => kinds.push(9),
+            Err(KernelError::ArgumentKind {
                 argument, expected, ..
             }) => {
                 kinds[argument] = kind_of(expected);
@@ -126,4 +128,218 @@ fn kind_of(expected: &str) -> usize {
         "a list of floating point numbers" => 15,
         _ => 9,
     }
+}
+
+/// The declared types are what users are told, so they must be true: the specimen works with each of them and no other.
+#[test]
+fn operators_take_the_element_types_that_they_declare() {
+    let mut wrong = Vec::new();
+    for kernel in crate::kernels() {
+        // The others work on numbers, or on tensors whose elements they do not look at.
+        for dtype in ScalarTypeSet::ALL
+            .iter()
+            .filter(|_| kernel.dtypes() != ScalarTypeSet::NONE)
+        {
+            let result = specimen::call(kernel, dtype).run_once();
+            let declared = kernel.dtypes().contains(dtype);
+            match result {
+                Ok(_) if declared => {}
+                Err(KernelError::Dtype { .. } | KernelError::Invalid(_)) if !declared => {}
+                Ok(_) => wrong.push(format!("{} works with {dtype}", kernel.name())),
+                Err(error) => wrong.push(format!("{} with {dtype}: {error}", kernel.name())),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Values of every kind.
+const VALUES: [(&str, Kind); 12] = [
+    ("F", Kind::Tensor),
+    ("1", Kind::Number),
+    ("0.5", Kind::Double),
+    ("true", Kind::Bool),
+    ("'none'", Kind::Text),
+    ("[1]", Kind::Ints),
+    ("[]", Kind::Ints),
+    ("{F}", Kind::Tensors),
+    ("{F,_}", Kind::OptionalTensors),
+    ("<0.5>", Kind::Doubles),
+    ("<>", Kind::Doubles),
+    ("_", Kind::None),
+];
+
+/// Arguments that no operator reads, by operator and position: the output says what they say, or they are hints.
+const UNREAD: &[(&str, &[usize])] = &[
+    ("aten::clone.out", &[1]),
+    ("aten::_to_copy.out", &[1, 2]),
+    ("dim_order_ops::_clone_dim_order.out", &[1, 2]),
+    ("dim_order_ops::_to_dim_order_copy.out", &[1, 2]),
+    ("aten::copy.out", &[2]),
+    // The output once more.
+    ("aten::copy_", &[2, 3]),
+    ("aten::index_put_", &[4]),
+    ("aten::expand_copy.out", &[2]),
+    ("aten::zeros_like.out", &[1]),
+    ("aten::ones_like.out", &[1]),
+    ("aten::empty.out", &[1]),
+    ("dim_order_ops::_empty_dim_order.out", &[1]),
+    ("aten::full_like.out", &[2]),
+    ("aten::embedding.out", &[2, 3, 4]),
+    ("aten::gather.out", &[3]),
+    ("aten::cumsum.out", &[2]),
+    ("aten::cumprod.out", &[2]),
+    ("aten::sort.values_stable", &[1]),
+    // Only a transposed convolution pads its output.
+    ("aten::convolution.out", &[7]),
+    ("aten::sum.IntList_out", &[3]),
+    ("aten::sum.out", &[1]),
+    ("aten::mean.out", &[3]),
+    ("aten::mean.dtype_out", &[1]),
+    ("aten::prod.int_out", &[3]),
+    ("aten::prod.out", &[1]),
+    ("quantized_decomposed::quantize_per_tensor.out", &[5]),
+    ("quantized_decomposed::quantize_per_tensor.Tensor_out", &[5]),
+    ("quantized_decomposed::quantize_per_channel.out", &[6]),
+    ("quantized_decomposed::quantize_per_token.out", &[5]),
+    (
+        "quantized_decomposed::dequantize_per_tensor.out",
+        &[3, 4, 5, 6],
+    ),
+    (
+        "quantized_decomposed::dequantize_per_tensor.Tensor_out",
+        &[3, 4, 5, 6],
+    ),
+    (
+        "quantized_decomposed::dequantize_per_channel.out",
+        &[4, 5, 6, 7],
+    ),
+    (
+        "quantized_decomposed::dequantize_per_token.out",
+        &[3, 4, 5, 6],
+    ),
+    ("quantized_decomposed::choose_qparams.Tensor_out", &[4]),
+    (
+        "quantized_decomposed::choose_qparams_per_token_asymmetric.out",
+        &[1],
+    ),
+];
+
+/// Whether the operator may be content with any value there: it does not read it, or it only writes it.
+fn takes_anything(kernel: &Kernel, at: usize) -> bool {
+    let words = specimen::words(kernel);
+    let unread = UNREAD
+        .iter()
+        .any(|(name, places)| *name == kernel.name() && places.contains(&at));
+    let writes_number = at + 1 == words.len() && !specimen::is_output(words[at]);
+    unread || writes_number
+}
+
+/// Whether a value of kind `given` may stand for one of kind `own`.
+fn may_stand_for(given: Kind, own: Kind) -> bool {
+    use Kind::{Bool, Double, None, Number, OptionalTensors, Tensors, Text};
+    let numbers = [Number, Double, Bool];
+    match (own, given) {
+        // Many arguments may be missing.
+        (_, None) => true,
+        // What a specimen leaves out may be anything that the operator takes.
+        (None, _) => given != Kind::Tensor && given != Kind::Bools,
+        (Tensors | OptionalTensors, Tensors | OptionalTensors) => true,
+        (Text, _) => given == Text,
+        _ => own == given || numbers.contains(&own) && numbers.contains(&given),
+    }
+}
+
+#[test]
+fn arguments_of_a_wrong_kind_are_named() {
+    let mut wrong = Vec::new();
+    for kernel in crate::kernels() {
+        let words = specimen::words(kernel);
+        for (at, own) in words.iter().enumerate() {
+            if takes_anything(kernel, at) {
+                continue;
+            }
+            for (value, kind) in VALUES {
+                if may_stand_for(kind, specimen::kind(own)) {
+                    continue;
+                }
+                match specimen::call_with(kernel, at, value).run_once() {
+                    Err(KernelError::ArgumentKind { argument, .. }) if argument == at => {}
+                    Ok(_) => wrong.push(format!("{} takes {value} at {at}", kernel.name())),
+                    Err(error) => {
+                        wrong.push(format!("{} with {value} at {at}: {error}", kernel.name()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Tensors of which an operator only wants to know the shape.
+const SHAPES: [&str; 6] = [
+    "aten::copy.out",
+    "aten::full_like.out",
+    "aten::zeros_like.out",
+    "aten::ones_like.out",
+    "aten::fill.Scalar_out",
+    "aten::fill.Tensor_out",
+];
+
+#[test]
+fn tensors_of_an_unknown_element_type_are_refused() {
+    let mut wrong = Vec::new();
+    for kernel in crate::kernels() {
+        let dtype = ScalarType::ComplexDouble;
+        if kernel.dtypes() == ScalarTypeSet::NONE || kernel.dtypes().contains(dtype) {
+            continue;
+        }
+        for (at, own) in specimen::words(kernel).iter().enumerate() {
+            let Some(own) = own.strip_prefix(['T', 'F', 'L', 'B']) else {
+                continue;
+            };
+            let shape_only = at == 0 && SHAPES.contains(&kernel.name());
+            match specimen::call_with(kernel, at, &format!("Z{own}")).run_once() {
+                Err(KernelError::Dtype { .. } | KernelError::Invalid(_)) => {}
+                Ok(_) if shape_only || takes_anything(kernel, at) => {}
+                Ok(_) => wrong.push(format!("{} takes {dtype} at {at}", kernel.name())),
+                Err(error) => wrong.push(format!("{} at {at}: {error}", kernel.name())),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Shapes that suit no operator at most places: many dimensions, odd sizes, no elements, none but huge sizes.
+const SHAPES_TO_TRY: [&str; 7] = [
+    "0",
+    "7",
+    "5x7",
+    "2x3x1x1x1x1x1x1x1x1x1x1x1x1x1x1",
+    "0x3",
+    "0x1099511627776",
+    "576460752303423487x0",
+];
+
+#[test]
+fn tensors_of_other_shapes_are_computed_with_or_refused() {
+    let mut wrong = Vec::new();
+    for kernel in crate::kernels() {
+        for (at, own) in specimen::words(kernel).iter().enumerate() {
+            let Some(letter) = own.get(..1).filter(|own| "TFLBU".contains(*own)) else {
+                continue;
+            };
+            for shape in SHAPES_TO_TRY {
+                let result =
+                    specimen::call_with(kernel, at, &format!("{letter}{shape}")).run_once();
+                match result {
+                    Ok(_) | Err(KernelError::Invalid(_) | KernelError::Shape(_)) => {}
+                    Err(error) => {
+                        wrong.push(format!("{} with {shape} at {at}: {error}", kernel.name()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

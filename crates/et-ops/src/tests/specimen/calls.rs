@@ -1,0 +1,261 @@
+//! The calls: names of operators, and words that suit all of them.
+
+pub(super) const CALLS: &[(&str, &str)] = &[
+    (
+        "aten::abs.out aten::neg.out aten::relu.out aten::sign.out aten::square.out aten::ceil.out aten::floor.out
+         aten::round.out aten::trunc.out aten::silu.out aten::hardswish.out aten::hardsigmoid.out aten::bitwise_not.out
+         aten::alias_copy.out aten::detach_copy.out aten::lift_fresh_copy.out aten::t_copy.out",
+        "T o",
+    ),
+    (
+        "aten::exp.out aten::exp2.out aten::expm1.out aten::log.out aten::log10.out aten::log1p.out aten::log2.out
+         aten::sqrt.out aten::rsqrt.out aten::reciprocal.out aten::sin.out aten::cos.out aten::tan.out aten::sinh.out
+         aten::cosh.out aten::tanh.out aten::asin.out aten::acos.out aten::atan.out aten::asinh.out aten::acosh.out
+         aten::atanh.out aten::erf.out aten::erfc.out aten::sigmoid.out",
+        "T oF",
+    ),
+    (
+        "aten::isnan.out aten::isinf.out aten::isfinite.out aten::logical_not.out",
+        "T oB",
+    ),
+    ("aten::gelu.out", "T 'tanh' o"),
+    ("aten::leaky_relu.out", "T 0.01 o"),
+    ("aten::elu.out", "T 1 1 1 o"),
+    ("aten::hardtanh.out", "T -1 1 o"),
+    ("aten::logit.out", "T 0.1 oF"),
+    ("aten::add.out aten::sub.out", "T T3 1 o"),
+    (
+        "aten::add.Scalar_out aten::sub.Scalar_out aten::rsub.Scalar_out",
+        "T true 1 o",
+    ),
+    (
+        "aten::mul.out aten::floor_divide.out aten::remainder.Tensor_out aten::fmod.Tensor_out aten::pow.Tensor_Tensor_out
+         aten::maximum.out aten::minimum.out aten::fmax.out aten::fmin.out aten::atan2.out aten::hypot.out
+         aten::copysign.out aten::bitwise_and.Tensor_out aten::bitwise_or.Tensor_out aten::bitwise_xor.Tensor_out
+         aten::bitwise_left_shift.Tensor_out aten::bitwise_right_shift.Tensor_out",
+        "T T3 o",
+    ),
+    (
+        "aten::mul.Scalar_out aten::remainder.Scalar_out aten::fmod.Scalar_out aten::pow.Tensor_Scalar_out
+         aten::bitwise_and.Scalar_out aten::bitwise_or.Scalar_out aten::bitwise_xor.Scalar_out
+         aten::bitwise_left_shift.Tensor_Scalar_out aten::bitwise_right_shift.Tensor_Scalar_out aten::clamp_min.out
+         aten::clamp_max.out",
+        "T true o",
+    ),
+    ("aten::remainder.Scalar_Tensor_out aten::pow.Scalar_out", "true T o"),
+    ("aten::div.out", "T T3 oF"),
+    ("aten::div.Scalar_out", "T 2 oF"),
+    ("aten::div.out_mode", "T T3 _ oF"),
+    ("aten::div.Scalar_mode_out", "T 2 _ oF"),
+    (
+        "aten::eq.Tensor_out aten::ne.Tensor_out aten::lt.Tensor_out aten::le.Tensor_out aten::gt.Tensor_out
+         aten::ge.Tensor_out aten::logical_and.out aten::logical_or.out aten::logical_xor.out",
+        "T T3 oB",
+    ),
+    (
+        "aten::eq.Scalar_out aten::ne.Scalar_out aten::lt.Scalar_out aten::le.Scalar_out aten::gt.Scalar_out
+         aten::ge.Scalar_out",
+        "T 1 oB",
+    ),
+    ("aten::where.self_out", "B T T3 o"),
+    ("aten::masked_fill.Scalar_out", "T B 1 o"),
+    ("aten::masked_fill.Tensor_out", "T B T0 o"),
+    ("aten::clamp.out", "T false true o"),
+    ("aten::clamp.Tensor_out", "T T3 T0 o"),
+    ("aten::clone.out", "T 0 o"),
+    ("aten::_to_copy.out", "T false 0 o"),
+    (
+        "dim_order_ops::_clone_dim_order.out dim_order_ops::_to_dim_order_copy.out",
+        "T false [0,1] o",
+    ),
+    ("aten::copy.out", "T T3 false o"),
+    ("aten::copy_", "T T3 false =0"),
+    ("aten::full.out", "[2,3] 1 o"),
+    ("aten::full_like.out", "T 1 0 o"),
+    ("aten::zeros.out aten::ones.out", "[2,3] o"),
+    ("aten::zeros_like.out aten::ones_like.out", "T 0 o"),
+    ("aten::empty.out", "[2,3] 0 o"),
+    ("dim_order_ops::_empty_dim_order.out", "[2,3] [0,1] o"),
+    ("aten::scalar_tensor.out", "1 o0"),
+    ("aten::fill.Scalar_out", "T 1 o"),
+    ("aten::fill.Tensor_out", "T T0 o"),
+    ("aten::arange.out", "5 o1"),
+    ("aten::arange.start_out", "1 9 2 o1"),
+    ("aten::index_select.out", "T 1 L2 o"),
+    ("aten::embedding.out", "T L2x2 -1 false false o3"),
+    ("aten::gather.out", "T 1 L2x2 false o"),
+    ("aten::scatter.src_out aten::scatter_add.out", "T 1 L2x1 T o"),
+    ("aten::scatter.value_out", "T 1 L2x1 1 o"),
+    ("aten::index.Tensor_out", "T {_,L2} o"),
+    ("aten::index_put.out", "T {_,L2} T0 true o"),
+    ("aten::index_put_", "T {_,L2} T0 true =0"),
+    ("aten::nonzero.out", "T oL"),
+    ("aten::cat.out", "{T,T} 1 o"),
+    ("aten::stack.out", "{T,T} 1 o3"),
+    ("aten::split_copy.Tensor_out", "T 2 1 {o,o}"),
+    ("aten::split_with_sizes_copy.out", "T [2,1] 1 {o,o}"),
+    ("aten::unbind_copy.int_out", "T 0 {o1,o1}"),
+    ("aten::constant_pad_nd.out", "T [1,-1] 1 o"),
+    ("aten::slice_scatter.out", "T T2x2 1 0 2 1 o"),
+    ("aten::select_scatter.out", "T T2 1 0 o"),
+    ("aten::mm.out", "T T3x4 o"),
+    ("aten::bmm.out", "T2x2x3 T2x3x4 o3"),
+    ("aten::mv.out", "T T3 o1"),
+    ("aten::dot.out", "T3 T3 o0"),
+    ("aten::matmul.out", "T T2x3x4 o3"),
+    ("aten::linear.out", "T T4x3 T4 o"),
+    ("aten::addmm.out", "T4 T T3x4 1 1 o"),
+    ("aten::baddbmm.out", "T4 T2x2x3 T2x3x4 1 1 o3"),
+    ("aten::_softmax.out aten::_log_softmax.out", "T 1 false o"),
+    ("aten::native_layer_norm.out", "T [3] T3 T3 1e-5 o o o"),
+    ("aten::native_group_norm.out", "T1x4x3 T4 T4 1 4 3 2 1e-5 o3 o o"),
+    (
+        "aten::_native_batch_norm_legit_no_training.out",
+        "T T3 T3 T3 T3 0.1 1e-5 o o1 o1",
+    ),
+    (
+        "aten::_native_batch_norm_legit.no_stats_out",
+        "T T3 T3 true 0.1 1e-5 o o1 o1",
+    ),
+    (
+        "aten::max_pool2d_with_indices.out",
+        "T1x1x4x4 [2,2] [2,2] [0,0] [1,1] false o4 oL4",
+    ),
+    ("aten::avg_pool2d.out", "T1x1x4x4 [2,2] [] [0,0] false true _ o4"),
+    ("aten::avg_pool1d.out", "T1x1x4 [2] [] [0] false true o3"),
+    (
+        "aten::_adaptive_avg_pool2d.out aten::adaptive_avg_pool2d.out",
+        "T1x1x4x4 [2,3] o4",
+    ),
+    ("aten::_adaptive_avg_pool3d.out", "T1x1x4x4x4 [2,3,1] o5"),
+    (
+        "quantized_decomposed::quantize_per_tensor.out",
+        "T 0.5 0 0 255 1 oU",
+    ),
+    (
+        "quantized_decomposed::quantize_per_tensor.Tensor_out",
+        "T F1 L1 0 255 1 oU",
+    ),
+    (
+        "quantized_decomposed::quantize_per_channel.out",
+        "T F3 L3 1 0 255 1 oU",
+    ),
+    (
+        "quantized_decomposed::quantize_per_token.out",
+        "T F2x1 L2x1 0 255 1 oU",
+    ),
+    (
+        "quantized_decomposed::dequantize_per_tensor.out",
+        "T 0.5 0 0 255 1 6 oF",
+    ),
+    (
+        "quantized_decomposed::dequantize_per_tensor.Tensor_out",
+        "T F1 L1 0 255 1 6 oF",
+    ),
+    (
+        "quantized_decomposed::dequantize_per_channel.out",
+        "T F3 L3 1 0 255 1 6 oF",
+    ),
+    (
+        "quantized_decomposed::dequantize_per_token.out",
+        "T F2x1 L2x1 0 255 1 6 oF",
+    ),
+    (
+        "quantized_decomposed::choose_qparams.Tensor_out",
+        "T 0 255 1e-5 1 oF1 oL1",
+    ),
+    (
+        "quantized_decomposed::choose_qparams_per_token_asymmetric.out",
+        "T 1 oF oL",
+    ),
+    ("aten::cumsum.out aten::cumprod.out", "T 1 _ oF"),
+    ("aten::topk.values", "T 2 1 true true o oL"),
+    ("aten::sort.values", "T 1 true o oL"),
+    ("aten::sort.values_stable", "T true 1 true o oL"),
+    ("aten::upsample_nearest2d.vec_out", "T1x1x2x2 [4,4] _ o4"),
+    ("aten::upsample_nearest2d.out", "T1x1x2x2 [4,4] _ 2.0 o4"),
+    ("aten::upsample_bilinear2d.vec_out", "T1x1x2x2 _ false <2,1.5> o4"),
+    ("aten::upsample_bilinear2d.out", "T1x1x2x2 [4,4] false _ _ o4"),
+    (
+        "aten::convolution.out",
+        "T1x2x5x5 T4x1x3x3 T4 [1,1] [1,1] [1,1] false [0,0] 2 o4",
+    ),
+    ("aten::sum.IntList_out", "T [1] false _ oF1"),
+    ("aten::sum.out", "T _ oF0"),
+    ("aten::mean.out", "T [1] true _ o"),
+    ("aten::mean.dtype_out", "T _ o0"),
+    ("aten::prod.int_out", "T 1 false _ oF1"),
+    ("aten::prod.out", "T _ oF0"),
+    ("aten::amax.out aten::amin.out", "T [0,1] true o"),
+    ("aten::max.unary_out aten::min.unary_out", "T o0"),
+    ("aten::any.out aten::all.out", "T 1 true oB"),
+    ("aten::any.dims_out aten::all.dims_out", "T [1] true oB"),
+    ("aten::any.all_out aten::all.all_out", "T oB0"),
+    (
+        "aten::var.correction_out aten::std.correction_out",
+        "T [1] 1 true o",
+    ),
+    ("aten::var_mean.correction_out", "T [1] 1 true o o"),
+    ("aten::var.out aten::std.out", "T [1] true true o"),
+    ("aten::argmax.out aten::argmin.out", "T 1 true oL"),
+    ("aten::max.dim_max aten::min.dim_min", "T 1 true o oL"),
+    (
+        "aten::reflection_pad1d.out aten::replication_pad1d.out",
+        "T [1,1] o",
+    ),
+    (
+        "aten::reflection_pad2d.out aten::replication_pad2d.out",
+        "T1x2x3 [1,1,1,1] o3",
+    ),
+    (
+        "aten::reflection_pad3d.out aten::replication_pad3d.out",
+        "T1x2x2x2 [1,1,1,1,1,1] o4",
+    ),
+    ("aten::roll.out", "T [1] [1] o"),
+    ("aten::tril.out aten::triu.out", "T 0 o"),
+    ("aten::masked_select.out", "T B o1"),
+    ("aten::masked_scatter.out", "T B T o"),
+    ("aten::repeat_interleave.Tensor_out", "T4 _ o1"),
+    ("aten::glu.out", "T2x4 1 o"),
+    ("aten::native_dropout.out", "T 0.5 false o oB"),
+    ("aten::permute_copy.out", "T [1,0] o"),
+    ("aten::transpose_copy.int_out", "T 0 1 o"),
+    ("aten::expand_copy.out", "T [4,2,-1] false o3"),
+    ("aten::repeat.out", "T [2,1,2] o3"),
+    ("aten::squeeze_copy.dim_out", "T1x3 0 o1"),
+    ("aten::squeeze_copy.dims_out", "T1x3 [0] o1"),
+    ("aten::unsqueeze_copy.out", "T 0 o3"),
+    ("aten::slice_copy.Tensor_out", "T 1 0 _ 2 o"),
+    ("aten::narrow_copy.out", "T 1 0 2 o"),
+    ("aten::select_copy.int_out", "T 1 0 o1"),
+    ("aten::diagonal_copy.out", "T 0 0 1 o1"),
+    ("aten::unfold_copy.out", "T 1 2 1 o3"),
+    ("aten::flip.out", "T [1] o"),
+    ("aten::view_copy.out aten::_unsafe_view.out", "T [3,-1] o"),
+    ("aten::as_strided_copy.out", "T [2] [1] 0 o1"),
+    ("aten::pixel_shuffle.out", "T1x4x2x2 2 o4"),
+    ("aten::pixel_unshuffle.out", "T1x1x4x4 2 o4"),
+    ("aten::sym_size.int", "T 1 0"),
+    ("aten::sym_numel", "T 0"),
+    ("aten::_local_scalar_dense", "T1 0"),
+    (
+        "executorch_prim::add.Scalar executorch_prim::sub.Scalar executorch_prim::mul.Scalar
+         executorch_prim::floordiv.Scalar executorch_prim::truediv.Scalar executorch_prim::eq.Scalar
+         executorch_prim::gt.Scalar executorch_prim::lt.Scalar executorch_prim::ge.Scalar executorch_prim::le.Scalar",
+        "7 2 0",
+    ),
+    (
+        "executorch_prim::floordiv.int executorch_prim::mod.Scalar executorch_prim::mod.int
+         executorch_prim::sym_max.Scalar executorch_prim::sym_min.Scalar",
+        "7 2 0",
+    ),
+    ("executorch_prim::neg.Scalar executorch_prim::sym_float.Scalar executorch_prim::sym_int.Scalar", "7 0"),
+    ("executorch_prim::sym_not.Scalar", "true 0"),
+    ("executorch_prim::sym_ite.Scalar", "true 1 2 0"),
+    (
+        "executorch_prim::ceil.Scalar executorch_prim::round.Scalar executorch_prim::trunc.Scalar",
+        "1.5 0",
+    ),
+    ("executorch_prim::et_copy_index.tensor", "T2x3 T3 1"),
+    ("executorch_prim::et_view.default", "T [3,2] o"),
+];
