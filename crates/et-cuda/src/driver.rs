@@ -1,5 +1,6 @@
 //! The driver of the machine: opened once, by symbols that were looked up and not assumed.
 
+mod library;
 mod status;
 mod table;
 
@@ -16,6 +17,12 @@ pub enum DriverError {
     /// The library was not found.
     #[error("{NOT_FOUND}")]
     NotFound,
+    /// The library that `ET_CUDA_DRIVER` names cannot be loaded.
+    #[error("{text}")]
+    NotLoaded {
+        /// The whole message, with the loader's reason.
+        text: &'static str,
+    },
     /// The library was found but is too old, or none of NVIDIA's.
     #[error("{text}")]
     MissingSymbol {
@@ -61,7 +68,9 @@ impl From<DriverError> for DeviceError {
         };
         match error {
             DriverError::NotFound => unavailable(NOT_FOUND),
-            DriverError::MissingSymbol { text, .. } => unavailable(text),
+            DriverError::NotLoaded { text } | DriverError::MissingSymbol { text, .. } => {
+                unavailable(text)
+            }
             DriverError::NoDevice => unavailable(NO_DEVICE),
             DriverError::StubLibrary => unavailable(STUB),
             DriverError::Failed {

@@ -12,6 +12,13 @@
 //! The driver is opened at the first use of a device. If there is none, that use gives an error which says what was
 //! looked for; nothing here panics for want of a driver, a symbol or a device. [`probe`] asks without using a device.
 //!
+//! The environment variable `ET_CUDA_DRIVER` names another library to use as the driver, by path or by a name that the
+//! loader knows: for systems that keep the driver in an unusual place, and for tests with a stand-in. It concerns this crate
+//! alone, so a program that uses CUDA by other ways as well should rather tell the loader where the driver is.
+//!
+//! Without the feature `cuda-13000` the driver is looked for without `cudarc`'s bindings, and everything works as with it:
+//! for programs that use `cudarc` in another version, or link the driver.
+//!
 //! [`CudaAllocator`] keeps, per device, the primary context, two streams of its own and a pool of memory. It leaves
 //! every thread's current context as it found it. It knows nothing of tensors, operators or files.
 

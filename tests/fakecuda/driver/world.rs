@@ -153,7 +153,8 @@ extern "C" fn report_at_exit() {
     let world = world();
     let mut problems = world.violations.len() as u64;
     for (ordinal, device) in world.devices.iter().enumerate() {
-        for (at, block) in &device.blocks {
+        // A queued free needs nobody to wait for it.
+        for (at, block) in device.blocks.iter().filter(|(_, block)| !block.dying) {
             let (nbytes, number) = (block.data.len(), block.number);
             eprintln!(
                 "fakecuda: leak: device {ordinal} {at:#x} {nbytes} bytes (allocation {number})"

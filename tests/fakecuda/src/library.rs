@@ -3,7 +3,7 @@
 use crate::control::Control;
 use libloading::Library;
 use std::env;
-use std::ffi::{OsString, c_int};
+use std::ffi::c_int;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -23,12 +23,12 @@ enum Loaded {
 
 static LOADED: OnceLock<Loaded> = OnceLock::new();
 
-/// Takes the machine's GPU if one answers, else the fake driver; `ET_CUDA_DRIVER=fake|real` decides otherwise.
+/// Takes the machine's GPU if one answers, else the fake driver; `FAKECUDA_DRIVER=fake|real` decides otherwise.
 ///
 /// # Panics
 /// If the fake driver cannot be loaded.
 pub fn auto() -> Driver {
-    let wanted = match env::var("ET_CUDA_DRIVER").as_deref() {
+    let wanted = match env::var("FAKECUDA_DRIVER").as_deref() {
         Ok("fake") => Some(Driver::Fake),
         Ok("real") => Some(Driver::Real),
         _ => None,
@@ -91,16 +91,40 @@ fn real_devices() -> Option<c_int> {
     (initialised && unsafe { get_count(&mut count) } == 0).then_some(count)
 }
 
-fn load_fake() -> Control {
+/// The fake driver's file: for processes that are told which driver to load.
+///
+/// # Panics
+/// If there is none, which is so on all systems but Linux.
+pub fn path() -> PathBuf {
     let built = env!("FAKECUDA_BUILT");
     let path = env::var_os("FAKECUDA_LIB").map_or_else(|| PathBuf::from(built), PathBuf::from);
     assert!(
         !path.as_os_str().is_empty(),
         "the fake CUDA driver needs Linux with glibc"
     );
-    let library = match env::var_os("FAKECUDA_HIDE") {
-        Some(names) => open_without(&path, &names),
-        None => open(&path),
+    path
+}
+
+/// Writes a copy of the fake driver in which these symbols have other names.
+///
+/// # Panics
+/// If it has no such symbol, or the copy cannot be written.
+pub fn write_without(symbols: &[&str], to: &Path) {
+    let path = path();
+    let mut image = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    for symbol in symbols {
+        assert!(
+            rename(&mut image, symbol),
+            "{symbol}: no such symbol to hide"
+        );
+    }
+    std::fs::write(to, image).unwrap_or_else(|e| panic!("{}: {e}", to.display()));
+}
+
+fn load_fake() -> Control {
+    let library = match env::var("FAKECUDA_HIDE") {
+        Ok(names) => open_without(&names),
+        Err(_) => open(&path()),
     };
     // It stays loaded: from now on its SONAME answers for `libcuda.so`.
     Control::new(Box::leak(Box::new(library)))
@@ -111,15 +135,10 @@ fn open(path: &Path) -> Library {
     unsafe { Library::new(path) }.unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Loads a copy of the driver in which the listed symbols have other names.
-fn open_without(path: &Path, names: &OsString) -> Library {
-    let mut image = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let names = names.to_string_lossy();
-    for name in names.split(',').filter(|n| !n.is_empty()) {
-        assert!(rename(&mut image, name), "{name}: no such symbol to hide");
-    }
+fn open_without(names: &str) -> Library {
+    let symbols: Vec<&str> = names.split(',').filter(|n| !n.is_empty()).collect();
     let copy = env::temp_dir().join(format!("fakecuda-{}.so", std::process::id()));
-    std::fs::write(&copy, image).unwrap_or_else(|e| panic!("{}: {e}", copy.display()));
+    write_without(&symbols, &copy);
     let library = open(&copy);
     // Mapped already; a copy left behind would only take space.
     let _ = std::fs::remove_file(&copy);

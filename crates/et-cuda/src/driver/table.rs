@@ -5,8 +5,9 @@
 //! size here: they are opaque, and integers may cross threads as the driver allows.
 
 use super::DriverError;
+use super::library::library;
 use super::status::{NO_DEVICE, STUB_LIBRARY, Status};
-use cudarc::driver::sys;
+use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 /// What a pool shall be like; the driver's `CUmemPoolProps`.
@@ -27,7 +28,9 @@ pub(crate) struct PoolProperties {
     pub(crate) reserved: [u64; 7],
 }
 
-const _: () = assert!(size_of::<PoolProperties>() == size_of::<sys::CUmemPoolProps>());
+#[cfg(feature = "cuda-13000")]
+const _: () =
+    assert!(size_of::<PoolProperties>() == size_of::<cudarc::driver::sys::CUmemPoolProps>());
 
 macro_rules! functions {
     (
@@ -42,11 +45,11 @@ macro_rules! functions {
 
         impl Driver {
             /// Looks every function up.
-            fn look_up() -> Result<Self, DriverError> {
+            fn look_up(library: &'static Library) -> Result<Self, DriverError> {
                 Ok(Driver {
                     $($name: {
                         // SAFETY: the signature is the documented one of this symbol.
-                        let found = unsafe { symbol(concat!(stringify!($symbol), "\0")) };
+                        let found = unsafe { symbol(library, concat!(stringify!($symbol), "\0")) };
                         found.ok_or(DriverError::MissingSymbol {
                             symbol: stringify!($symbol),
                             text: concat!(
@@ -57,7 +60,7 @@ macro_rules! functions {
                     },)*
                     $($oname: {
                         // SAFETY: the signature is the documented one of this symbol.
-                        unsafe { symbol(concat!(stringify!($osymbol), "\0")) }
+                        unsafe { symbol(library, concat!(stringify!($osymbol), "\0")) }
                     },)*
                 })
             }
@@ -145,10 +148,8 @@ functions! {
 /// A function of the driver, if it has it. `name` ends with a NUL.
 ///
 /// # Safety
-/// The driver is present, and `F` is the type of a pointer to a function with the symbol's signature.
-unsafe fn symbol<F: Copy>(name: &'static str) -> Option<F> {
-    // SAFETY: the library is present by this function's contract, so this does not panic; it is never closed.
-    let library = unsafe { sys::culib() };
+/// `F` is the type of a pointer to a function with the symbol's signature.
+unsafe fn symbol<F: Copy>(library: &'static Library, name: &'static str) -> Option<F> {
     // SAFETY: the type is right by this function's contract.
     let found = unsafe { library.get::<F>(name.as_bytes()) };
     found.ok().map(|f| *f)
@@ -157,11 +158,7 @@ unsafe fn symbol<F: Copy>(name: &'static str) -> Option<F> {
 impl Driver {
     /// Finds the library and its functions.
     pub(super) fn open() -> Result<Self, DriverError> {
-        // SAFETY: this opens the driver's library, whose initialisers any CUDA program runs.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(DriverError::NotFound);
-        }
-        Self::look_up()
+        Self::look_up(library()?)
     }
 
     /// Initialises the driver; doing it again does nothing.
