@@ -4,11 +4,6 @@ use crate::workspace::{self, Package};
 use crate::{console, process};
 use anyhow::Result;
 
-/// Features a crate cannot be built without, with the reason.
-///
-/// et-cuda: the bindings of exactly one toolkit version must be chosen.
-const ALWAYS: &[(&str, &str)] = &[("et-cuda", "cuda-13000")];
-
 /// Checks each member: defaults, nothing, and each single feature.
 pub(crate) fn run() -> Result<()> {
     let mut count = 0;
@@ -31,25 +26,11 @@ fn combinations(package: &Package) -> Vec<Vec<String>> {
     if package.features.is_empty() {
         return builds;
     }
-    let always = ALWAYS
-        .iter()
-        .find(|(name, _)| *name == package.name)
-        .map(|(_, feature)| *feature);
     for single in std::iter::once(None).chain(package.features.iter().map(Some)) {
-        let mut features: Vec<&str> = always.into_iter().collect();
-        features.extend(
-            single
-                .map(String::as_str)
-                .filter(|name| Some(*name) != always),
-        );
         let mut arguments = select.to_vec();
         arguments.push("--no-default-features".into());
-        if !features.is_empty() {
-            arguments.push(format!("--features={}", features.join(",")));
-        }
-        if !builds.contains(&arguments) {
-            builds.push(arguments);
-        }
+        arguments.extend(single.map(|feature| format!("--features={feature}")));
+        builds.push(arguments);
     }
     builds
 }
@@ -85,16 +66,5 @@ mod tests {
         let alloc = "--no-default-features --features=alloc";
         let std = "--no-default-features --features=std";
         check("et-device", &["alloc", "std"], &["", none, alloc, std]);
-    }
-
-    #[test]
-    fn a_feature_that_is_always_needed_is_always_there() {
-        let base = "--no-default-features --features=cuda-13000";
-        let both = "--no-default-features --features=cuda-13000,auto-register";
-        check(
-            "et-cuda",
-            &["auto-register", "cuda-13000"],
-            &["", base, both],
-        );
     }
 }

@@ -33,6 +33,9 @@ pub(crate) enum Command {
     /// Place the buffers of one allocation instance
     Solve(SolveArgs),
     /// List the device types, the devices and why one is not available
+    ///
+    /// The environment variable `ET_CUDA_DRIVER` names a CUDA driver library, by path, to load instead of the system's;
+    /// `et run` heeds it as well.
     Devices(JsonArg),
     /// List the operators of this build
     Ops(JsonArg),
