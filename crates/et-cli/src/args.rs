@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Load a program, run it, and check or keep its outputs
     Run(Box<RunArgs>),
+    /// Time loading and running, and count memory and copies
+    Bench(BenchArgs),
     /// Make a program device-aware, and plan its memory
     Plan(Box<PlanArgs>),
     /// Place the buffers of one allocation instance
@@ -97,15 +99,11 @@ Examples:
 
 Without --input and --calls the inputs are made up, the same ones every time.")]
 pub(crate) struct RunArgs {
-    /// The program (.pte), or `-` for standard input
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
     /// The method [default: forward, or the only one]
     #[arg(long, value_name = "NAME", conflicts_with = "calls")]
     pub(crate) method: Option<String>,
-    /// External tensor data (.ptd); repeatable
-    #[arg(long, value_name = "FILE")]
-    pub(crate) data: Vec<PathBuf>,
     /// The next input: a .npy file, or int:4, double:2.5, bool:true, string:one, none; repeatable
     #[arg(long, value_name = "VALUE", value_parser = literal::parse, conflicts_with = "calls",
         allow_hyphen_values = true)]
@@ -123,15 +121,6 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TYPE=NUMBER", value_parser = options::parse_tolerance,
         requires = "expect")]
     pub(crate) tol: Vec<(ScalarType, f64)>,
-    /// Let a simulated device take the place of the real one
-    #[arg(long, value_name = "cuda[:COUNT]", value_parser = options::parse_simulate)]
-    pub(crate) simulate: Option<Simulate>,
-    /// Use one device in place of another; repeatable
-    #[arg(long, value_name = "FROM=TO", value_parser = options::parse_mapping)]
-    pub(crate) device_map: Vec<(Device, Device)>,
-    /// Let all methods use one set of planned buffers: less memory, and state in common
-    #[arg(long)]
-    pub(crate) share_arenas: bool,
     /// Where outputs that are on a device are wanted
     #[arg(long, value_enum, default_value = "host")]
     pub(crate) outputs: Outputs,
@@ -144,9 +133,56 @@ pub(crate) struct RunArgs {
     /// Make every call this many times; the outputs of the last one count
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
+}
+
+/// A program that is run, and with what.
+#[derive(Debug, Args)]
+pub(crate) struct ProgramArgs {
+    /// The program (.pte), or `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// External tensor data (.ptd); repeatable
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Vec<PathBuf>,
+    /// Let a simulated device take the place of the real one
+    #[arg(long, value_name = "cuda[:COUNT]", value_parser = options::parse_simulate)]
+    pub(crate) simulate: Option<Simulate>,
+    /// Use one device in place of another; repeatable
+    #[arg(long, value_name = "FROM=TO", value_parser = options::parse_mapping)]
+    pub(crate) device_map: Vec<(Device, Device)>,
+    /// Let all methods use one set of planned buffers: less memory, and state in common
+    #[arg(long)]
+    pub(crate) share_arenas: bool,
     /// The most bytes that made-up inputs may have together
     #[arg(long, value_name = "BYTES", value_parser = options::parse_nbytes, default_value = "1G")]
     pub(crate) max_input_bytes: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  et bench model.pte
+  et bench model.pte --simulate --iterations 1000 --json
+
+The inputs are made up, the same ones every time. `execute` runs with inputs that are set already; `call` sets them, runs, \
+and copies the outputs to the host.")]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// The method [default: forward, or the only one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) method: Option<String>,
+    /// How often each thing is timed
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iterations: u32,
+    /// How often each thing is done before, without being timed
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) warmup: u32,
+    /// Show no progress
+    #[arg(long)]
+    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) json: JsonArg,
 }

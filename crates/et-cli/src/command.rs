@@ -1,5 +1,6 @@
 //! The commands.
 
+pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod devices;
 pub(crate) mod inspect;

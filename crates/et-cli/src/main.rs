@@ -19,6 +19,7 @@ mod render;
 mod replacement;
 mod report;
 mod results;
+mod session;
 mod source;
 mod stream;
 mod survey;
@@ -34,6 +35,10 @@ use et_ops as _;
 use failure::Failure;
 use report::Report;
 use std::process::ExitCode;
+
+/// Counts heap blocks, for `et bench`.
+#[global_allocator]
+static HEAP: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
 
 /// The status of a wrong command line.
 const USAGE: u8 = 2;
@@ -61,6 +66,7 @@ fn run(command: &Command) -> (&'static str, bool, Result<Report, Failure>) {
             )
         }
         Command::Verify(args) => ("et-verify", args.json.json, command::verify::run(args)),
+        Command::Bench(args) => ("et-bench", args.json.json, command::bench::run(args)),
         Command::Run(args) => ("et-run", args.json.json, command::run::run(args)),
         Command::Plan(args) => ("et-plan", args.json.json, command::plan::run(args)),
         Command::Solve(args) => ("et-solve", args.json.json, command::solve::run(args)),

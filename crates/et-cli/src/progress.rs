@@ -2,7 +2,7 @@
 
 use crate::render;
 use et_planner::placement::Progress;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,45 @@ impl ProgressLine {
 impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// One line on stderr that counts. Nothing where stderr is no terminal.
+#[derive(Debug)]
+pub(crate) struct Counter(ProgressBar);
+
+impl Counter {
+    /// A line that is not there yet; never where `quiet`.
+    pub(crate) fn new(quiet: bool) -> Self {
+        let bar = match quiet {
+            true => ProgressBar::hidden(),
+            false => ProgressBar::new(0),
+        };
+        bar.set_style(
+            ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}")
+                .expect("invariant: the template is one"),
+        );
+        Self(bar)
+    }
+
+    /// Counts `what` from 0 to `total`.
+    pub(crate) fn begin(&self, what: &str, total: u64) {
+        if !self.0.is_hidden() {
+            self.0.set_message(what.to_owned());
+        }
+        self.0.set_length(total);
+        self.0.set_position(0);
+    }
+
+    /// One more.
+    pub(crate) fn advance(&self) {
+        self.0.inc(1);
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
     }
 }
 

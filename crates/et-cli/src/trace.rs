@@ -1,13 +1,13 @@
 //! What happened on the devices while methods loaded and ran, as recorded traces have it.
 //!
 //! Two sources are joined in the order in which things happened: the events of the runtime, and what the
-//! simulated device did in between. Who caused an event follows from where it stands: inside of a delegate it
+//! devices did in between. Who caused an event follows from where it stands: inside of a delegate it
 //! is the delegate's, inside of a load or a run the runtime's, and else the caller's.
 
-use et_device::DeviceIndex;
+use et_device::{DeviceIndex, DeviceType};
 use et_kernel::{ArgumentPlace, Event, EventHook};
 use et_memory::Place;
-use et_sim::{SimAllocator, TraceEvent};
+use et_sim::{TraceEvent, TraceLog};
 use serde_json::{Map, Value as Json, json};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -17,7 +17,7 @@ const HOST: i64 = -1;
 /// Watches a program and keeps what happened.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    simulated: Option<Arc<SimAllocator>>,
+    log: Arc<TraceLog>,
     state: Mutex<State>,
 }
 
@@ -40,13 +40,10 @@ enum Phase {
 }
 
 impl Recorder {
-    /// A recorder; it sees memory and copies of a simulated device, and of no other.
-    pub(crate) fn new(simulated: Option<Arc<SimAllocator>>) -> Self {
-        if let Some(simulated) = &simulated {
-            simulated.record();
-        }
+    /// A recorder of the memory and the copies that `log` tells of.
+    pub(crate) fn new(log: Arc<TraceLog>) -> Self {
         Self {
-            simulated,
+            log,
             state: Mutex::default(),
         }
     }
@@ -76,9 +73,9 @@ impl Recorder {
             .expect("invariant: recording does not panic")
     }
 
-    /// Takes what the simulated device did since the last time.
+    /// Takes what the devices did since the last time.
     fn collect(&self, state: &mut State) {
-        for event in self.simulated.iter().flat_map(|device| device.take_trace()) {
+        for event in self.log.take() {
             if let Some(event) = device_event(&event) {
                 state.push(event);
             }
@@ -202,12 +199,63 @@ fn device_event(event: &TraceEvent) -> Option<Json> {
     })
 }
 
+/// Copies of one kind that one side made in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Copies {
+    /// `h2d`, `d2h` or `d2d`.
+    pub(crate) kind: &'static str,
+    /// `runtime`, `delegate` or `caller`.
+    pub(crate) origin: &'static str,
+    /// How many.
+    pub(crate) count: u64,
+    /// Their bytes together.
+    pub(crate) nbytes: u64,
+}
+
+impl Copies {
+    /// From where to where.
+    pub(crate) fn direction(&self, device_type: DeviceType) -> String {
+        match self.kind {
+            "h2d" => format!("host to {device_type}"),
+            "d2h" => format!("{device_type} to host"),
+            _ => format!("{device_type} to {device_type}"),
+        }
+    }
+}
+
+/// The copies in the events of a run, by who made them; kinds that did not happen are left out.
+pub(crate) fn copies(events: &Json) -> Vec<Copies> {
+    let events = events.as_array().map_or(&[][..], Vec::as_slice);
+    let mut all = Vec::new();
+    for origin in ["runtime", "delegate", "caller"] {
+        for kind in ["h2d", "d2h", "d2d"] {
+            let of_kind = events
+                .iter()
+                .filter(|event| event["ev"] == kind && event["origin"] == origin);
+            let mut copies = Copies {
+                kind,
+                origin,
+                count: 0,
+                nbytes: 0,
+            };
+            for event in of_kind {
+                copies.count += 1;
+                copies.nbytes += event["nbytes"].as_u64().unwrap_or(0);
+            }
+            if copies.count > 0 {
+                all.push(copies);
+            }
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use et_device::{AllocatorHandle, Device, DeviceAllocatorRegistry, DeviceType};
+    use et_device::{AllocatorHandle, Device, DeviceAllocatorRegistry};
     use et_memory::DeviceMemoryBuffer;
-    use et_sim::SimOptions;
+    use et_sim::{RecordingAllocator, SimAllocator, SimOptions};
 
     struct Bench {
         recorder: Recorder,
@@ -216,15 +264,16 @@ mod tests {
 
     impl Bench {
         fn new() -> Self {
-            let simulated = Arc::new(SimAllocator::new(
-                SimOptions::new(DeviceType::CUDA).devices(2),
-            ));
+            let simulated = SimAllocator::new(SimOptions::new(DeviceType::CUDA).devices(2));
+            let simulated = AllocatorHandle::from(Arc::new(simulated));
+            let log = Arc::new(TraceLog::default());
+            let watched = RecordingAllocator::new(simulated, Arc::clone(&log));
             let registry = DeviceAllocatorRegistry::new();
             registry
-                .register(AllocatorHandle::from(Arc::clone(&simulated)))
+                .register(AllocatorHandle::from(Arc::new(watched)))
                 .unwrap();
             Self {
-                recorder: Recorder::new(Some(simulated)),
+                recorder: Recorder::new(log),
                 registry,
             }
         }

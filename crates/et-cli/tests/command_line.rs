@@ -449,3 +449,41 @@ fn outputs_can_stay_on_the_device() {
         text(&fetched.stdout)
     );
 }
+
+#[test]
+fn a_bench_times_loading_and_running_and_counts_memory_and_copies() {
+    let model = "dev_skip_d2h/model.pte";
+    let few = ["--iterations", "3", "--warmup", "0"];
+    let output = et(&[&["bench", model, "--simulate", "--json"], &few[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let document = document(&output);
+    assert_eq!(document["format"], "et-bench");
+    for what in ["load_program", "load_method", "execute", "call"] {
+        let times = &document["times"][what];
+        assert_eq!(times["count"], 3, "{what}");
+        let [low, median, high] = ["p5_ns", "median_ns", "p95_ns"].map(|key| times[key].as_u64());
+        assert!(
+            Some(0) < low && low <= median && median <= high,
+            "{what}: {times}"
+        );
+    }
+    assert_eq!(
+        document["planned_bytes"],
+        serde_json::json!({"cpu": 96, "cuda:0": 96})
+    );
+    assert_eq!(document["heap_per_execute"]["blocks"], 0);
+    let copies = document["copies_per_call"].as_array().unwrap();
+    let runtime = copies.iter().find(|copies| copies["origin"] == "runtime");
+    assert_eq!(
+        runtime,
+        Some(&serde_json::json!({"kind": "h2d", "origin": "runtime", "count": 2, "bytes": 48}))
+    );
+    let people = et(&[&["bench", model, "--simulate"], &few[..]].concat());
+    assert!(
+        text(&people.stdout).contains("host to cuda"),
+        "{}",
+        text(&people.stdout)
+    );
+    check_failure(&["bench", model], 3, "add --simulate");
+    check_failure(&["bench", model, "--iterations", "0"], 2, "--iterations");
+}

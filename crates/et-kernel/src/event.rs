@@ -61,6 +61,8 @@ pub enum Event<'a> {
     StepEnd {
         /// Its place in the chain.
         instruction: usize,
+        /// Its tensor arguments in their shapes of now, each once; what it writes comes last.
+        args: &'a [ArgumentPlace],
     },
     /// A run ended. `outputs` are where the outputs are.
     ExecuteEnd {

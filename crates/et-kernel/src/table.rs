@@ -11,8 +11,8 @@ use et_memory::{
 };
 
 use crate::{
-    EValue, Environment, KernelContext, Located, PrepareContext, SharedBytes, StepState, Tensor,
-    TensorError, TensorMeta, ValueIndex, copy_located,
+    ArgumentPlace, EValue, Environment, KernelContext, Located, PrepareContext, SharedBytes,
+    StepState, Tensor, TensorError, TensorMeta, ValueIndex, copy_located,
 };
 
 /// The values of one loaded method, and the memory they live in.
@@ -489,6 +489,16 @@ impl ValueTable {
             environment,
             &self.views,
         ))
+    }
+
+    /// Where the tensors among some values are, for events. A value that is named again counts where it was first.
+    pub fn argument_places(&self, arguments: &[ValueIndex]) -> Vec<ArgumentPlace> {
+        let first =
+            |&(position, index): &(usize, &ValueIndex)| !arguments[..position].contains(index);
+        let places = arguments.iter().enumerate().filter(first);
+        places
+            .filter_map(|(_, &index)| Some(self.tensor(index).ok()?.argument_place()))
+            .collect()
     }
 
     /// What a kernel's `prepare` looks at.

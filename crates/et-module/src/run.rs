@@ -48,7 +48,12 @@ pub(crate) fn step(
         });
     }
     let jump = run(steps, at, table, environment);
-    environment.emit(&Event::StepEnd { instruction });
+    if environment.hook.is_some() {
+        environment.emit(&Event::StepEnd {
+            instruction,
+            args: &table.argument_places(&steps.values(&steps.steps[at])),
+        });
+    }
     let jump = jump.map_err(|kind| (kind, instruction, steps.name(&steps.steps[at]).to_owned()))?;
     let next = jump.unwrap_or(instruction + 1);
     if next >= range.len() {

@@ -51,6 +51,18 @@ pub(crate) struct LoadedDelegate {
 }
 
 impl Steps {
+    /// The values that a step reads and writes, what it writes last.
+    pub(crate) fn values(&self, step: &Step) -> Vec<ValueIndex> {
+        match step {
+            Step::Kernel { arguments, .. } | Step::Delegate { arguments, .. } => {
+                self.arguments[arguments.clone()].to_vec()
+            }
+            Step::Move { from, to } => vec![*from, *to],
+            Step::JumpFalse { condition, .. } => vec![*condition],
+            Step::Free { .. } => Vec::new(),
+        }
+    }
+
     /// What events and errors call a step.
     pub(crate) fn name(&self, step: &Step) -> &str {
         match step {

@@ -24,10 +24,12 @@ mod cost;
 mod fault;
 mod leak;
 mod memory;
+mod recording;
 mod trace;
 
 pub use allocator::{SimAllocator, SimOptions};
 pub use cost::CostModel;
 pub use fault::Operation;
 pub use leak::{Leak, LeakReport};
+pub use recording::{RecordingAllocator, TraceLog};
 pub use trace::{Counters, TraceEvent};

@@ -1,7 +1,5 @@
 //! `et run`: loads a program, runs it, and checks or keeps its outputs.
 
-mod error;
-mod session;
 mod summary;
 
 use crate::args::{Outputs, RunArgs};
@@ -9,11 +7,15 @@ use crate::calls::Calls;
 use crate::compare::Tolerances;
 use crate::expect::{self, Comparison, Expectation};
 use crate::failure::Failure;
-use crate::inputs::{self, Spec};
+use crate::inputs;
+use crate::profile::Profiler;
 use crate::report::{Report, pretty};
 use crate::results::{self, Results};
+use crate::session::{self, Session};
+use crate::trace::Recorder;
 use crate::value::Value;
-use session::Session;
+use et_kernel::EventHook;
+use std::sync::Arc;
 
 /// One call and what came of it.
 #[derive(Debug)]
@@ -32,22 +34,22 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
     }
     let expectation = args.expect.as_deref().map(Expectation::open).transpose()?;
     let calls = args.calls.as_deref().map(Calls::read).transpose()?;
-    let mut session = Session::open(args)?;
+    let profiler = args.profile.as_ref().map(|_| Arc::new(Profiler::new()));
+    let watchers = profiler
+        .iter()
+        .map(|it| Arc::clone(it) as Arc<dyn EventHook>);
+    let (mut session, recorder) = Session::watched(&args.program, watchers.collect())?;
     let mut runs = Vec::new();
-    let outcome = make_calls(args, &mut session, calls.as_ref(), &mut runs);
-    let trace = session.trace();
+    let outcome = make_calls(args, &mut session, &recorder, calls.as_ref(), &mut runs);
+    let trace = recorder.document();
     if let Some(file) = &args.trace {
         results::write_file(file, pretty(&trace).as_bytes())?;
     }
-    if let (Some(file), Some(profile)) = (&args.profile, session.profile()) {
-        results::write_file(file, pretty(&profile).as_bytes())?;
+    if let (Some(file), Some(profiler)) = (&args.profile, profiler) {
+        results::write_file(file, pretty(&profiler.document()).as_bytes())?;
     }
     keep(args, &runs)?;
-    let report = summary::report(
-        &runs,
-        &trace,
-        args.simulate.map(|simulate| simulate.device_type),
-    );
+    let report = summary::report(&runs, &trace, session::device_type(&args.program));
     if let Err(failure) = outcome {
         return Err(failure.after(report));
     }
@@ -60,18 +62,21 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
 fn make_calls(
     args: &RunArgs,
     session: &mut Session,
+    recorder: &Recorder,
     calls: Option<&Calls>,
     runs: &mut Vec<Run>,
 ) -> Result<(), Failure> {
+    let how = (args.repeat, args.outputs == Outputs::Device);
+    let before = || recorder.begin_run();
     let Some(calls) = calls else {
         let method = session.default_method(args.method.as_deref())?;
         let specs = session.specs(&method)?;
         let is_made_up = args.input.is_empty() && !specs.is_empty();
         let values = match is_made_up {
-            true => made_up(args, session, &method, &specs)?,
+            true => session.made_up(&method, &specs)?,
             false => inputs::from_command_line(&args.input, &specs)?,
         };
-        let outputs = session.call(&method, &values, &specs)?;
+        let outputs = session.call(&method, &values, &specs, how, before)?;
         runs.push(Run {
             method,
             outputs,
@@ -82,7 +87,7 @@ fn make_calls(
     for call in &calls.runs {
         let specs = session.specs(&call.method)?;
         let values = inputs::from_items(&call.inputs, &specs)?;
-        let outputs = session.call(&call.method, &values, &specs)?;
+        let outputs = session.call(&call.method, &values, &specs, how, before)?;
         runs.push(Run {
             method: call.method.clone(),
             outputs,
@@ -90,22 +95,6 @@ fn make_calls(
         });
     }
     Ok(())
-}
-
-fn made_up(
-    args: &RunArgs,
-    session: &Session,
-    method: &str,
-    specs: &[Spec],
-) -> Result<Vec<Value>, Failure> {
-    let has_scalars = specs.iter().any(|spec| matches!(spec, Spec::Other(_)));
-    let scalars = if has_scalars {
-        session.traced_scalars(method)?
-    } else {
-        Vec::new()
-    };
-    let traced = |index: usize| scalars.get(index).cloned().unwrap_or(Value::None);
-    inputs::made_up(specs, traced, args.max_input_bytes)
 }
 
 /// Writes the outputs, where they are wanted.

@@ -99,9 +99,10 @@ fn tensor_cells(tensor: &TensorView<'_>) -> [String; 5] {
 
 fn scalar_cells(value: &ValueView<'_>) -> [String; 5] {
     let shown = match value {
-        ValueView::Int(value) => value.to_string(),
-        ValueView::Double(value) => value.to_string(),
-        ValueView::Bool(value) => value.to_string(),
+        // Not a size: what the value is.
+        ValueView::Int(value) => format!("= {value}"),
+        ValueView::Double(value) => format!("= {value}"),
+        ValueView::Bool(value) => format!("= {value}"),
         ValueView::Str(value) => render::name(value),
         _ => dash(),
     };

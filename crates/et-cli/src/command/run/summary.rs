@@ -5,6 +5,7 @@ use crate::expect::Comparison;
 use crate::render::{self, Section};
 use crate::report::Report;
 use crate::results::describe;
+use crate::trace;
 use crate::value::{Tensor, Value};
 use et_device::DeviceType;
 use serde_json::{Value as Json, json};
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 const MAX_ELEMENTS: usize = 8;
 
 /// The calls with their outputs, and what happened on devices.
-pub(super) fn report(runs: &[Run], trace: &Json, simulated: Option<DeviceType>) -> Report {
+pub(super) fn report(runs: &[Run], trace: &Json, device_type: DeviceType) -> Report {
     let mut report = Report::default();
     let mut section = Section::new(
         "outputs",
@@ -30,9 +31,7 @@ pub(super) fn report(runs: &[Run], trace: &Json, simulated: Option<DeviceType>) 
         report.text.push_str(note);
     }
     section.write_to(&mut report.text);
-    if let Some(device_type) = simulated {
-        memory(trace, device_type).write_to(&mut report.text);
-    }
+    memory(trace, device_type).write_to(&mut report.text);
     copies(trace).write_to(&mut report.text);
     report.set("runs", runs.iter().map(run_json).collect::<Vec<_>>());
     report
@@ -133,29 +132,22 @@ fn copies(trace: &Json) -> Section {
     ];
     let mut section = Section::new("copies", &heads);
     for (run, events) in list(&trace["runs"]).iter().enumerate() {
+        let copies = trace::copies(events);
         for origin in ["runtime", "delegate", "caller"] {
-            let sums = ["h2d", "d2h", "d2d"].map(|kind| sum(events, kind, origin));
-            if sums.iter().all(|(count, _)| *count == 0) {
+            let cells = ["h2d", "d2h", "d2d"].map(|kind| {
+                copies
+                    .iter()
+                    .find(|copies| copies.origin == origin && copies.kind == kind)
+                    .map(|copies| format!("{} ({})", copies.count, render::bytes(copies.nbytes)))
+            });
+            if cells.iter().all(Option::is_none) {
                 continue;
             }
-            let [up, down, across] = sums.map(|(count, nbytes)| match count {
-                0 => "-".into(),
-                _ => format!("{count} ({})", render::bytes(nbytes)),
-            });
+            let [up, down, across] = cells.map(|cell| cell.unwrap_or_else(|| "-".into()));
             section.row([run.to_string(), origin.into(), up, down, across]);
         }
     }
     section
-}
-
-/// How many copies of a kind, and their bytes.
-fn sum(events: &Json, kind: &str, origin: &str) -> (u64, u64) {
-    list(events)
-        .iter()
-        .filter(|event| event["ev"] == kind && event["origin"] == origin)
-        .fold((0, 0), |sum, event| {
-            (sum.0 + 1, sum.1 + event["nbytes"].as_u64().unwrap_or(0))
-        })
 }
 
 fn list(value: &Json) -> &[Json] {

@@ -1,0 +1,201 @@
+//! `et bench`: how long loading and running take, and what they need.
+
+mod summary;
+
+use crate::args::BenchArgs;
+use crate::failure::Failure;
+use crate::progress::Counter;
+use crate::report::Report;
+use crate::session::{self, Session};
+use et_module::Program;
+use et_schema::ByteSource;
+use serde_json::Value as Json;
+use std::time::{Duration, Instant};
+
+/// What was found out.
+#[derive(Debug)]
+struct Bench {
+    file: String,
+    file_nbytes: u64,
+    method: String,
+    num_instructions: usize,
+    /// What was timed, in the order in which it happens.
+    times: Vec<(&'static str, Times)>,
+    /// Planned memory by device.
+    planned: Vec<(String, u64)>,
+    /// Heap blocks taken by one `execute`, and their bytes.
+    heap: (u64, u64),
+    /// The most memory the process ever had, where the system tells.
+    peak_resident: Option<u64>,
+    /// The trace of one call.
+    trace: Json,
+}
+
+/// Times of one thing, sorted.
+#[derive(Debug)]
+struct Times(Vec<Duration>);
+
+impl Times {
+    /// The time that `percent` of all are not longer than.
+    fn percentile(&self, percent: usize) -> Duration {
+        let rank = (self.0.len() * percent).div_ceil(100).max(1) - 1;
+        self.0.get(rank).copied().unwrap_or_default()
+    }
+}
+
+/// Times a program; its inputs are made up.
+pub(crate) fn run(args: &BenchArgs) -> Result<Report, Failure> {
+    let mut session = Session::open(&args.program)?;
+    let name = session.default_method(args.method.as_deref())?;
+    let clock = Clock::new(args);
+    let mut times = Vec::new();
+
+    let (source, failure) = (session.source().clone(), session.failures());
+    let load_program = || Program::load(source.clone()).map(drop).map_err(&failure);
+    times.push((
+        "load program",
+        clock.time("loading the program", load_program)?,
+    ));
+    times.push(("load method", load_method(&clock, &mut session, &name)?));
+
+    let specs = session.specs(&name)?;
+    let values = session.made_up(&name, &specs)?;
+    let (method, inputs) = session.prepare(&name, &values, &specs)?;
+    session::run(method, &inputs).map_err(&failure)?;
+    let execute = || method.execute().map_err(&failure);
+    times.push(("execute", clock.time("running", execute)?));
+    let heap = heap_blocks(|| method.execute().map_err(&failure))?;
+    let call = || {
+        session::run(method, &inputs)?;
+        (0..method.num_outputs()).try_for_each(|index| method.output_to_host(index).map(drop))
+    };
+    let mut call = call;
+    times.push(("call", clock.time("calling", || call().map_err(&failure))?));
+    drop(clock);
+
+    let peak_resident = peak_resident();
+    let meta = session.module().method_meta(&name).map_err(&failure)?;
+    let map = session.module().environment().device_map.clone();
+    let plan = meta.memory_plan(&map).map_err(&failure)?;
+    let planned = plan.needed_per_device().into_iter();
+    let (mut watched, recorder) = Session::watched(&args.program, Vec::new())?;
+    watched.call(&name, &values, &specs, (1, false), || recorder.begin_run())?;
+    let bench = Bench {
+        file: session.name(),
+        file_nbytes: ByteSource::len(session.source()),
+        num_instructions: meta.num_instructions(),
+        method: name,
+        times,
+        planned: planned
+            .map(|(device, nbytes)| (device.to_string(), nbytes))
+            .collect(),
+        heap,
+        peak_resident,
+        trace: recorder.document(),
+    };
+    Ok(summary::report(&bench, session::device_type(&args.program)))
+}
+
+fn load_method(clock: &Clock, session: &mut Session, name: &str) -> Result<Times, Failure> {
+    let failure = session.failures();
+    let module = session.module();
+    clock.time("loading the method", || {
+        module.unload_method(name).map_err(&failure)?;
+        module.method(name).map(drop).map_err(&failure)
+    })
+}
+
+/// How often things are done, and a line on the terminal meanwhile.
+struct Clock {
+    warmup: u32,
+    iterations: u32,
+    counter: Counter,
+}
+
+impl Clock {
+    fn new(args: &BenchArgs) -> Self {
+        Self {
+            warmup: args.warmup,
+            iterations: args.iterations,
+            counter: Counter::new(args.quiet),
+        }
+    }
+
+    /// Times something, each time by itself.
+    fn time(
+        &self,
+        what: &str,
+        mut action: impl FnMut() -> Result<(), Failure>,
+    ) -> Result<Times, Failure> {
+        self.counter
+            .begin(what, u64::from(self.warmup) + u64::from(self.iterations));
+        for _ in 0..self.warmup {
+            action()?;
+            self.counter.advance();
+        }
+        let mut times = Vec::new();
+        for _ in 0..self.iterations {
+            let start = Instant::now();
+            action()?;
+            times.push(start.elapsed());
+            self.counter.advance();
+        }
+        times.sort_unstable();
+        Ok(Times(times))
+    }
+}
+
+/// Heap blocks that something takes, and their bytes.
+fn heap_blocks(action: impl FnOnce() -> Result<(), Failure>) -> Result<(u64, u64), Failure> {
+    let before = crate::HEAP.stats();
+    action()?;
+    let taken = crate::HEAP.stats() - before;
+    let blocks = taken.allocations + taken.reallocations;
+    Ok((blocks as u64, taken.bytes_allocated as u64))
+}
+
+/// The most memory that this process ever had at once, in bytes, as Linux tells it.
+fn peak_resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_percentile(count: u64, percent: usize, expected_ms: u64) {
+        let times = Times((1..=count).map(Duration::from_millis).collect());
+        assert_eq!(
+            times.percentile(percent).as_millis(),
+            u128::from(expected_ms)
+        );
+    }
+
+    #[test]
+    fn percentiles_are_times_that_were_measured() {
+        check_percentile(1, 5, 1);
+        check_percentile(1, 95, 1);
+        check_percentile(3, 50, 2);
+        check_percentile(4, 50, 2);
+        check_percentile(100, 5, 5);
+        check_percentile(100, 95, 95);
+        check_percentile(10, 95, 10);
+    }
+
+    #[test]
+    fn heap_blocks_of_an_action_are_counted() {
+        // Other tests of the process may take blocks too, so there may be more.
+        let taken = heap_blocks(|| {
+            drop(std::hint::black_box(vec![0u8; 1000]));
+            Ok(())
+        });
+        let (blocks, nbytes) = taken.unwrap();
+        assert!(blocks >= 1 && nbytes >= 1000, "{blocks} {nbytes}");
+    }
+}
