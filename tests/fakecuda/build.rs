@@ -1,4 +1,4 @@
-//! Compiles the driver into a shared object that a later `dlopen("libcuda.so")` finds already loaded.
+//! Compiles the drivers into shared objects: once one is loaded, a later `dlopen("libcuda.so")` finds it.
 
 use std::env::{var, var_os};
 use std::path::PathBuf;
@@ -7,25 +7,44 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=driver");
-    // The SONAME trick is glibc's; elsewhere the support library builds and says so when used.
-    let supported = var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux");
-    let path = if supported {
-        compile().display().to_string()
-    } else {
-        String::new()
-    };
-    println!("cargo:rustc-env=FAKECUDA_BUILT={path}");
+    println!("cargo:rerun-if-changed=null");
+    // Unoptimised, the fake is fast enough, and quickly built; the other one must cost next to nothing.
+    for (variable, folder, level) in [
+        ("FAKECUDA_BUILT", "driver", "0"),
+        ("FAKECUDA_NULL", "null", "2"),
+    ] {
+        // The SONAME trick is glibc's; elsewhere the support library builds and says so when used.
+        let supported = var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux");
+        let path = if supported {
+            compile(folder, level).display().to_string()
+        } else {
+            String::new()
+        };
+        println!("cargo:rustc-env={variable}={path}");
+    }
 }
 
-fn compile() -> PathBuf {
-    let out = PathBuf::from(var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("libcuda-fake.so");
+fn compile(folder: &str, level: &str) -> PathBuf {
+    let out = PathBuf::from(var_os("OUT_DIR").expect("cargo sets OUT_DIR"))
+        .join(format!("libcuda-{folder}.so"));
     let mut rustc = Command::new(var_os("RUSTC").expect("cargo sets RUSTC"));
     rustc
-        .args(["--crate-name", "fakecuda_driver", "--crate-type", "cdylib"])
-        .args(["--edition", "2024", "--cap-lints", "warn", "driver/lib.rs"])
+        .args([
+            "--crate-name",
+            &format!("fakecuda_{folder}"),
+            "--crate-type",
+            "cdylib",
+        ])
+        .args([
+            "--edition",
+            "2024",
+            "--cap-lints",
+            "warn",
+            &format!("{folder}/lib.rs"),
+        ])
         .args([
             "-C",
-            "opt-level=0",
+            &format!("opt-level={level}"),
             "-C",
             "strip=debuginfo",
             "-C",
@@ -41,6 +60,6 @@ fn compile() -> PathBuf {
     let status = rustc
         .status()
         .expect("the compiler that builds this script runs");
-    assert!(status.success(), "the fake driver does not compile");
+    assert!(status.success(), "the {folder} driver does not compile");
     out
 }

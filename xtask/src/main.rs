@@ -9,6 +9,7 @@ mod inspect;
 mod layers;
 mod mutate;
 mod nostd;
+mod overhead;
 mod process;
 mod schema;
 mod unsafe_code;
@@ -49,6 +50,8 @@ enum Command {
     Fixtures(fixtures::Options),
     /// Compare what `et inspect` says of every recorded program with what was recorded
     Inspect(inspect::Options),
+    /// Measure what et-cuda costs above the driver's functions, in instructions (needs valgrind)
+    Overhead(overhead::Options),
     /// Damage real programs and see that nothing but an error comes of it
     Mutate(mutate::Options),
 }
@@ -74,6 +77,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Unsafe(options) => unsafe_code::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Inspect(options) => inspect::run(&options),
+        Command::Overhead(options) => overhead::run(&options),
         Command::Mutate(options) => mutate::run(&options),
     }
 }

@@ -104,14 +104,20 @@ impl Context {
     }
 
     /// Turns a failed status into an error, and remembers one that the context does not survive.
+    #[inline]
     pub(crate) fn check(&self, status: Status) -> Result<(), DeviceError> {
         if status.is_ok() {
             return Ok(());
         }
+        Err(self.failed(status))
+    }
+
+    #[cold]
+    fn failed(&self, status: Status) -> DeviceError {
         if status.is_fatal() {
             self.poison(status);
         }
-        Err(status.error(self.device, self.driver.name_of(status)))
+        status.error(self.device, self.driver.name_of(status))
     }
 
     /// Makes every later use of the device an error that tells of `status`.
@@ -174,6 +180,7 @@ impl Current<'_> {
     }
 
     /// See [`Context::check`].
+    #[inline]
     pub(crate) fn check(&self, status: Status) -> Result<(), DeviceError> {
         self.context.check(status)
     }

@@ -22,7 +22,7 @@ pub use control::{
     fail_everywhere, kernel, peek, schedule, set_pools,
 };
 pub use device::{Device, device, devices};
-pub use library::{Driver, auto, force, is_real, path, write_without};
+pub use library::{Driver, auto, force, is_real, null_path, path, write_without};
 pub use rerun::{is_rerun, rerun};
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.

@@ -98,12 +98,21 @@ fn real_devices() -> Option<c_int> {
 pub fn path() -> PathBuf {
     let built = env!("FAKECUDA_BUILT");
     let path = env::var_os("FAKECUDA_LIB").map_or_else(|| PathBuf::from(built), PathBuf::from);
-    assert!(
-        !path.as_os_str().is_empty(),
-        "the fake CUDA driver needs Linux with glibc"
-    );
+    assert!(!path.as_os_str().is_empty(), "{UNSUPPORTED}");
     path
 }
+
+/// The file of a driver that does nothing and says that all went well: for measuring what a layer above costs.
+///
+/// # Panics
+/// As [`path`].
+pub fn null_path() -> PathBuf {
+    let built = env!("FAKECUDA_NULL");
+    assert!(!built.is_empty(), "{UNSUPPORTED}");
+    built.into()
+}
+
+const UNSUPPORTED: &str = "the fake CUDA driver needs Linux with glibc";
 
 /// Writes a copy of the fake driver in which these symbols have other names.
 ///
