@@ -5,10 +5,15 @@
     reason = "helpers of tests are tests"
 )]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
 use et_device::{Device, DeviceMap};
-use et_kernel::Tensor;
+use et_kernel::{Event, EventHook, Tensor};
 use et_memory::{Budget, BufferSpec, MemoryPlan, PlannedMemory};
-use et_module::{Error, ErrorKind, LoadOptions, Method, Module, ModuleOptions, Program, Value};
+use et_module::{
+    CancelHandle, Error, ErrorKind, LoadOptions, Method, Module, ModuleOptions, Program, Value,
+};
 use et_tests::{Case, Run, Simulation};
 
 fn cuda(index: u8) -> Device {
@@ -417,6 +422,61 @@ fn a_cancelled_run_ends_and_the_next_one_does_not() {
     assert!(matches!(error.kind(), ErrorKind::Cancelled));
     assert!(!method.in_progress());
     method.execute().unwrap();
+}
+
+/// Cancels the run as soon as it is inside of a delegate, and counts the instructions that begin there.
+#[derive(Default)]
+struct CancelInside {
+    handle: OnceLock<CancelHandle>,
+    delegates: AtomicUsize,
+    nested: AtomicUsize,
+}
+
+impl EventHook for CancelInside {
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::DelegateBegin { .. } => {
+                self.delegates.fetch_add(1, Ordering::Relaxed);
+                if let Some(handle) = self.handle.get() {
+                    handle.cancel();
+                }
+            }
+            Event::DelegateEnd => {
+                self.delegates.fetch_sub(1, Ordering::Relaxed);
+            }
+            Event::StepBegin { .. } if self.delegates.load(Ordering::Relaxed) > 0 => {
+                self.nested.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_run_ends_inside_of_a_nested_program_too() {
+    let case = Case::fixture("dev_single_add");
+    let simulation = Simulation::new();
+    let hook = Arc::new(CancelInside::default());
+    let environment = simulation
+        .environment
+        .clone()
+        .with_hook(Arc::clone(&hook) as _);
+    let mut module = case.module(&environment).unwrap();
+    let run = &case.runs()[0];
+    let method = module.method("forward").unwrap();
+    set_inputs(method, run);
+    method.execute().unwrap();
+    assert_eq!(hook.nested.swap(0, Ordering::Relaxed), 1);
+
+    assert!(hook.handle.set(method.cancel_handle()).is_ok());
+    let error = method.execute().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Cancelled), "{error}");
+    assert_eq!(error.place().name.as_deref(), Some("NestedProgramBackend"));
+    assert_eq!(hook.nested.load(Ordering::Relaxed), 0);
+    assert!(!method.in_progress());
+    // What was asked for is done: a handle that is not used again ends no other run.
+    method.step().unwrap();
+    method.reset_execution();
 }
 
 #[test]

@@ -10,19 +10,20 @@ use smallvec::SmallVec;
 use crate::access::{self, LockstepIn, LockstepOut, TensorIn, TensorOut};
 use crate::arguments::wrong_kind;
 use crate::{
-    ArgumentPlace, Arguments, EValue, Environment, KernelError, Located, MAX_RANK, StepState,
-    Tensor, TensorId, ValueIndex,
+    ArgumentPlace, Arguments, EValue, Environment, Interrupt, KernelError, Located, MAX_RANK,
+    StepState, Tensor, TensorId, ValueIndex,
 };
 
 /// What a call brings apart from the values.
 #[derive(Debug)]
-struct Call<'a> {
-    arguments: &'a [ValueIndex],
-    temp: &'a Arena,
-    state: Option<&'a mut StepState>,
-    environment: &'a Environment,
+pub(crate) struct Call<'a> {
+    pub(crate) arguments: &'a [ValueIndex],
+    pub(crate) temp: &'a Arena,
+    pub(crate) state: Option<&'a mut StepState>,
+    pub(crate) environment: &'a Environment,
+    pub(crate) interrupt: &'a Interrupt,
     /// The tensors that were made another name for other bytes, for the table to end that before the next run.
-    views: &'a RefCell<Vec<ValueIndex>>,
+    pub(crate) views: &'a RefCell<Vec<ValueIndex>>,
 }
 
 /// What a kernel or a delegate is called with: arguments, scratch memory, the step's state.
@@ -43,24 +44,8 @@ impl Arguments for KernelContext<'_> {
 
 impl<'a> KernelContext<'a> {
     /// A call on a method's value table; see [`ValueTable::call`](crate::ValueTable::call).
-    pub(crate) fn new(
-        values: &'a mut [EValue],
-        arguments: &'a [ValueIndex],
-        temp: &'a Arena,
-        state: Option<&'a mut StepState>,
-        environment: &'a Environment,
-        views: &'a RefCell<Vec<ValueIndex>>,
-    ) -> Self {
-        Self {
-            values,
-            call: Call {
-                arguments,
-                temp,
-                state,
-                environment,
-                views,
-            },
-        }
+    pub(crate) fn new(values: &'a mut [EValue], call: Call<'a>) -> Self {
+        Self { values, call }
     }
 
     /// Scratch memory, taken back after the call. What it holds at first is unspecified.
@@ -71,6 +56,11 @@ impl<'a> KernelContext<'a> {
     /// What the method was loaded with.
     pub fn environment(&self) -> &'a Environment {
         self.call.environment
+    }
+
+    /// Whether the run should end. Long work may look now and then, and give [`KernelError::Interrupted`].
+    pub fn interrupt(&self) -> &'a Interrupt {
+        self.call.interrupt
     }
 
     /// What `prepare` made for this instruction, if that is a `T`. Can be taken once per call.

@@ -80,6 +80,9 @@ pub enum KernelError {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The run was asked to end; see [`KernelContext::interrupt`](crate::KernelContext::interrupt).
+    #[error("the run was interrupted")]
+    Interrupted,
     /// Anything else, with its own cause.
     #[error(transparent)]
     Other(Box<dyn Error + Send + Sync>),
@@ -111,6 +114,7 @@ impl KernelError {
             Self::Scratch(_) => "kernel.scratch",
             Self::Memory(error) => error.id(),
             Self::Device(error) => error.id(),
+            Self::Interrupted => "kernel.interrupted",
             Self::Other(_) => "kernel.other",
         }
     }
@@ -130,7 +134,7 @@ impl KernelError {
             Self::Scratch(_) => 0x21,
             Self::Memory(error) => error.code(),
             Self::Device(error) => error.code(),
-            Self::Other(_) => 0x01,
+            Self::Interrupted | Self::Other(_) => 0x01,
         }
     }
 }

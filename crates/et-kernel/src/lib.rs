@@ -55,6 +55,7 @@ mod dtype;
 mod environment;
 mod error;
 mod event;
+mod interrupt;
 mod kernel;
 mod meta;
 mod options;
@@ -79,6 +80,7 @@ pub use dtype::{
 pub use environment::Environment;
 pub use error::KernelError;
 pub use event::{ArgumentPlace, Event, EventHook};
+pub use interrupt::Interrupt;
 pub use kernel::{Kernel, PrepareFn, Prepared, RunFn, StepState};
 pub use meta::{Dynamism, MAX_RANK, ShapeError, TensorMeta};
 pub use options::{BackendOptions, OptionValue};

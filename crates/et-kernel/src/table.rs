@@ -10,9 +10,10 @@ use et_memory::{
     PlannedMemoryId, PlannedSlot,
 };
 
+use crate::context::Call;
 use crate::{
-    ArgumentPlace, EValue, Environment, KernelContext, Located, PrepareContext, SharedBytes,
-    StepState, Tensor, TensorError, TensorMeta, ValueIndex, copy_located,
+    ArgumentPlace, EValue, Environment, Interrupt, KernelContext, Located, PrepareContext,
+    SharedBytes, StepState, Tensor, TensorError, TensorMeta, ValueIndex, copy_located,
 };
 
 /// The values of one loaded method, and the memory they live in.
@@ -30,6 +31,7 @@ pub struct ValueTable {
     /// The memory that the planned tensors point into, wherever it is now.
     home: PlannedMemoryId,
     attached: bool,
+    interrupt: Interrupt,
     views: RefCell<Vec<ValueIndex>>,
 }
 
@@ -42,6 +44,7 @@ impl ValueTable {
             home: planned.id(),
             memory: MemoryManager::new(planned),
             attached: true,
+            interrupt: Interrupt::default(),
             views: RefCell::new(Vec::new()),
         }
     }
@@ -463,6 +466,16 @@ impl ValueTable {
         Ok(())
     }
 
+    /// How calls on this table are told that the run should end.
+    pub fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    /// Makes calls on this table listen to another wish.
+    pub fn set_interrupt(&mut self, interrupt: Interrupt) {
+        self.interrupt = interrupt;
+    }
+
     /// Whether planned memory is here.
     pub fn is_attached(&self) -> bool {
         self.attached
@@ -481,14 +494,15 @@ impl ValueTable {
         self.expect_attached()?;
         // What the call before took.
         self.memory.temp.reset();
-        Ok(KernelContext::new(
-            &mut self.values,
+        let call = Call {
             arguments,
-            &self.memory.temp,
+            temp: &self.memory.temp,
             state,
             environment,
-            &self.views,
-        ))
+            interrupt: &self.interrupt,
+            views: &self.views,
+        };
+        Ok(KernelContext::new(&mut self.values, call))
     }
 
     /// Where the tensors among some values are, for events. A value that is named again counts where it was first.

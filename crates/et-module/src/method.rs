@@ -5,12 +5,10 @@ mod outputs;
 mod pipeline;
 mod state;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use et_device::Device;
 use et_kernel::{
-    ArgumentPlace, EValue, Environment, Event, Tensor, TensorError, ValueIndex, ValueTable,
+    ArgumentPlace, EValue, Environment, Event, Interrupt, Tensor, TensorError, ValueIndex,
+    ValueTable,
 };
 use et_memory::PlannedMemory;
 use et_schema::ValueView;
@@ -62,7 +60,6 @@ pub struct Method {
     /// Instructions that the run in progress has taken.
     taken: u64,
     instruction_limit: u64,
-    cancelled: Arc<AtomicBool>,
     /// Where the outputs were at the end of a run, for events.
     output_places: Vec<ArgumentPlace>,
 }
@@ -125,7 +122,6 @@ impl Method {
             initialised: parts.initialised,
             position: None,
             taken: 0,
-            cancelled: Arc::default(),
             instruction_limit: parts.instruction_limit,
         }
     }
@@ -242,7 +238,12 @@ impl Method {
     /// # }
     /// ```
     pub fn cancel_handle(&self) -> CancelHandle {
-        CancelHandle(Arc::clone(&self.cancelled))
+        CancelHandle(self.table.interrupt().clone())
+    }
+
+    /// Makes runs end when another method's run is to end, in which this method runs.
+    pub(crate) fn follow(&mut self, interrupt: &Interrupt) {
+        self.table.set_interrupt(interrupt.clone());
     }
 
     /// Whether a run was begun by [`step`](Self::step) and has not ended.
@@ -339,6 +340,9 @@ impl Method {
                 Ok(next.is_some())
             }
             Err((kind, instruction, name)) => {
+                if matches!(kind, ErrorKind::Cancelled) {
+                    self.table.interrupt().take();
+                }
                 let place = Place {
                     instruction: Some(instruction),
                     name: Some(name),
@@ -355,9 +359,8 @@ impl Method {
             let limit = self.instruction_limit;
             return Err(ErrorKind::InstructionLimit { limit });
         }
-        if self.cancelled.load(Ordering::Relaxed) {
-            // The wish is fulfilled; the next run is another one.
-            self.cancelled.store(false, Ordering::Relaxed);
+        // The wish is fulfilled with this; the next run is another one.
+        if self.table.interrupt().take() {
             return Err(ErrorKind::Cancelled);
         }
         Ok(())
@@ -448,14 +451,15 @@ fn input_error(index: usize, error: Error) -> Error {
     }
 }
 
-/// Ends the run of a method, from whatever thread: before its next instruction, or before its first if none is in progress.
+/// Ends the run of a method, from whatever thread: before its next instruction or that of a program nested in it, or before its first
+/// if none is in progress.
 #[derive(Clone, Debug)]
-pub struct CancelHandle(Arc<AtomicBool>);
+pub struct CancelHandle(Interrupt);
 
 impl CancelHandle {
     /// Asks for the end of the run. A later run is not affected.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.raise();
     }
 }
 

@@ -7,7 +7,7 @@ use et_kernel::{
 
 use crate::data::DataFiles;
 use crate::load::{self, LoadOptions};
-use crate::{Error, Method, Program, Value};
+use crate::{Error, ErrorKind, Method, Program, Value};
 
 /// Runs delegates whose blob is a program with one method, `forward`, made of portable operators.
 ///
@@ -93,7 +93,12 @@ impl Delegate for NestedProgram {
         for input in 0..inputs {
             self.fetch(context, input)?;
         }
-        self.method.execute().map_err(KernelError::other)?;
+        // Whoever ends the outer run ends this one too.
+        self.method.follow(context.interrupt());
+        self.method.execute().map_err(|error| match error.kind() {
+            ErrorKind::Cancelled => KernelError::Interrupted,
+            _ => KernelError::other(error),
+        })?;
         for output in 0..outputs {
             self.store(context, inputs + output, output)?;
         }

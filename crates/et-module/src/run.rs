@@ -94,7 +94,7 @@ fn run(
             ..
         } => {
             let mut context = table.call(&pool[arguments.clone()], state.as_mut(), environment)?;
-            run(&mut context).map_err(ErrorKind::Kernel)?;
+            run(&mut context).map_err(failed)?;
         }
         Step::Delegate { index, arguments } => {
             call_delegate(
@@ -132,7 +132,14 @@ fn call_delegate(
     }
     let done = loaded.delegate.execute(&mut context);
     environment.emit(&Event::DelegateEnd);
-    done.map_err(ErrorKind::Kernel)
+    done.map_err(failed)
+}
+
+fn failed(error: KernelError) -> ErrorKind {
+    match error {
+        KernelError::Interrupted => ErrorKind::Cancelled,
+        error => ErrorKind::Kernel(error),
+    }
 }
 
 /// A condition: a truth value, or a tensor whose elements are all true (one without elements is). On a device it is fetched.
