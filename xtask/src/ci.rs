@@ -1,7 +1,9 @@
 //! Everything that must be green before a merge, with a table of what took how long.
 
 use crate::process::{cargo, run as show_and_run, works};
-use crate::{console, consumers, features, fixtures, layers, mutate, nostd, schema, unsafe_code};
+use crate::{
+    console, consumers, device, features, fixtures, layers, mutate, nostd, schema, unsafe_code,
+};
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table};
 use std::time::{Duration, Instant};
@@ -60,6 +62,7 @@ fn full(log: &mut StepLog) -> Result<()> {
     log.step("consumers", || {
         consumers::run(&consumers::Options::default())
     })?;
+    log.step("device", || device::run(&device::Options::on_the_fake()))?;
     log.step("fixtures", || fixtures::run(&fixtures::Options::bundled()))?;
     log.step("mutants", || mutate::run(&mutate::Options::short()))
 }

@@ -3,6 +3,7 @@
 mod ci;
 mod console;
 mod consumers;
+mod device;
 mod features;
 mod fixtures;
 mod inspect;
@@ -50,6 +51,8 @@ enum Command {
     Fixtures(fixtures::Options),
     /// Compare what `et inspect` says of every recorded program with what was recorded
     Inspect(inspect::Options),
+    /// Run et-cuda on this machine's GPU: conformance, the driver beside the fake one, speeds (status 3 without a GPU)
+    Device(device::Options),
     /// Measure what et-cuda costs above the driver's functions, in instructions (needs valgrind)
     Overhead(overhead::Options),
     /// Damage real programs and see that nothing but an error comes of it
@@ -61,7 +64,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             console::problem(format_args!("error: {error:#}"));
-            ExitCode::FAILURE
+            match error.downcast_ref::<device::NoDevice>() {
+                Some(_) => ExitCode::from(device::NO_DEVICE),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -77,6 +83,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Unsafe(options) => unsafe_code::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Inspect(options) => inspect::run(&options),
+        Command::Device(options) => device::run(&options),
         Command::Overhead(options) => overhead::run(&options),
         Command::Mutate(options) => mutate::run(&options),
     }
