@@ -68,6 +68,9 @@ pub(crate) struct InspectArgs {
     /// Print the whole FlatBuffer as JSON, with the field names of the schema
     #[arg(long)]
     pub(crate) program: bool,
+    /// Draw the memory plan
+    #[arg(long, value_name = "OUT.svg", conflicts_with = "program")]
+    pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: JsonArg,
 }
@@ -229,7 +232,9 @@ Examples:
   et plan model.pte -o model.pte --compact
   et plan model.pte --target forward:0=cuda:1 --dry-run
 
-Values on the host keep their places unless --compact is given.")]
+  et plan model.pte -o small.pte --compact --reorder --inplace --svg small.svg
+
+Values on the host keep their places unless --compact, --reorder or --inplace is given.")]
 pub(crate) struct PlanArgs {
     /// The program (.pte), or `-` for standard input
     #[arg(value_name = "FILE")]
@@ -246,6 +251,13 @@ pub(crate) struct PlanArgs {
     /// Accept a plan in which live values overwrite each other, and write one in which they do not
     #[arg(long)]
     pub(crate) repair: bool,
+    /// Find new places, with the instructions in another order if that takes less memory
+    #[arg(long)]
+    pub(crate) reorder: bool,
+    /// Find new places, with results of elementwise operators over inputs that nobody needs any more if that takes
+    /// less memory
+    #[arg(long, alias = "in-place")]
+    pub(crate) inplace: bool,
     /// Plan memory on devices and insert copies; `off` only tags values, the older form
     #[arg(long, value_enum, default_value = "on")]
     pub(crate) device_memory: OnOff,
@@ -255,10 +267,23 @@ pub(crate) struct PlanArgs {
     /// Leave the outputs of a method that a device makes on that device; of all methods without METHOD
     #[arg(long, value_name = "METHOD", num_args = 0..=1, default_missing_value = "")]
     pub(crate) skip_d2h: Vec<String>,
+    /// Copy a value once for all delegates of a device that take it, and before a loop rather than in it; right only if
+    /// no delegate writes what it is given to read
+    #[arg(long)]
+    pub(crate) reuse_uploads: bool,
+    /// Whether inputs have planned memory; without it callers give theirs [default: as it is]
+    #[arg(long, value_enum)]
+    pub(crate) alloc_inputs: Option<OnOff>,
+    /// Whether outputs have planned memory; without it callers may give theirs [default: as it is]
+    #[arg(long, value_enum)]
+    pub(crate) alloc_outputs: Option<OnOff>,
     /// Run a delegate on this device, whatever its compile specs say; repeatable
     #[arg(long, value_name = "METHOD:INDEX=DEVICE", value_parser = options::parse_target)]
     pub(crate) target: Vec<Target>,
-    /// Say what would be written, and write nothing
+    /// Draw the new plan
+    #[arg(long, value_name = "OUT.svg")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Say what would be written, and write nothing but the picture
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]

@@ -12,6 +12,7 @@ mod layout;
 mod literal;
 mod npy;
 mod options;
+mod picture;
 mod profile;
 mod progress;
 mod random;

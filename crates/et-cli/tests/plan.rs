@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+#[path = "plan/options.rs"]
+mod options;
+
 fn et(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_et"))
         .args(arguments)

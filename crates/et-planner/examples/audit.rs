@@ -48,7 +48,10 @@ fn audit(path: &str, method: &ExecutionPlan) -> Result<(), Box<dyn Error>> {
         &options,
         &mut |_, _| ControlFlow::Continue(()),
     ) {
-        Ok(reports) => reports.iter().for_each(|report| println!("    {report:?}")),
+        Ok(report) => report
+            .buffers
+            .iter()
+            .for_each(|buffer| println!("    {buffer:?}")),
         Err(error) => println!("    {error}"),
     }
     Ok(())

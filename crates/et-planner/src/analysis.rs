@@ -100,6 +100,58 @@ impl<'a> Analysis<'a> {
         }
     }
 
+    /// The same analysis of a method whose instructions are in another order, `origins` saying where each was before.
+    ///
+    /// What is a view of what is taken over: it was told by the places of values, which are right in the old order only.
+    pub(crate) fn reordered<'b>(
+        &self,
+        plan: &'b ExecutionPlan,
+        origins: &[usize],
+    ) -> Result<Analysis<'b>, AnalysisError> {
+        let (storages, flow) = (Storages::new(plan)?, Flow::new(plan)?);
+        let steps: Vec<Step> = origins
+            .iter()
+            .map(|&origin| self.steps[origin].clone())
+            .collect();
+        let aliases = self.aliases.clone();
+        let points = PointsTo::new(&storages, &flow, &steps, &aliases);
+        let liveness = Liveness::new(plan, &storages, &flow, &steps, &aliases, &points);
+        Ok(Analysis {
+            plan,
+            flow,
+            storages,
+            steps,
+            aliases,
+            points,
+            liveness,
+        })
+    }
+
+    /// The method.
+    pub(crate) fn method(&self) -> &'a ExecutionPlan {
+        self.plan
+    }
+
+    /// Whether another analysis finds that instructions do the same, and that the same values are views of the same.
+    pub(crate) fn is_understood_like(&self, other: &Analysis<'_>) -> bool {
+        let values = 0..self.plan.values.len();
+        self.steps == other.steps
+            && values
+                .into_iter()
+                .all(|value| self.aliases.canon(value) == other.aliases.canon(value))
+    }
+
+    /// Whether instruction `node` is the last that needs the bytes of `value`, on every path.
+    pub(crate) fn ends_at(&self, value: ValueIndex, node: usize) -> bool {
+        !self.is_persistent(value) && !self.liveness.live[node + 1].contains(value.get())
+    }
+
+    /// Whether `value` is no view and no pointer before instruction `node`.
+    pub(crate) fn has_bytes_of_its_own(&self, value: ValueIndex, node: usize) -> bool {
+        self.aliases.canon(value.get()) == [value.get()]
+            && self.points.at(node, value.get()) == [value.get()]
+    }
+
     pub(crate) fn flow(&self) -> &Flow {
         &self.flow
     }
@@ -122,7 +174,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// The values whose own bytes `value` may show before instruction `node`, and itself.
-    fn shown(&self, node: usize, value: usize) -> Vec<usize> {
+    pub(crate) fn shown(&self, node: usize, value: usize) -> Vec<usize> {
         let names = self.aliases.canon(value).iter();
         let shown = names.flat_map(|&name| self.points.at(node, name));
         shown.copied().chain([value]).collect()

@@ -1,22 +1,18 @@
 //! New places for the values of a method, in no more memory than before.
 
+mod in_place;
+mod order;
+mod pool;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use et_schema::owned::{AllocationDetails, ExecutionPlan, Program, Value};
 use thiserror::Error;
 
+use self::pool::Pool;
 use crate::analysis::{Analysis, AnalysisError, Finding, Hints, ValueIndex};
-use crate::placement::{
-    Buffer, GreedyError, Instance, InstanceError, Lifetime, Limits, Plan, PlanError, Progress,
-    Solution, Stop, greedy, max_live_load, minimise_with, naive, validate,
-};
-
-/// No buffer is aligned to more than this by what its old places happen to have in common.
-const MOST_ALIGNMENT: u64 = 4096;
-
-/// No buffer is aligned to less than this, whatever its old places were.
-const LEAST_ALIGNMENT: u64 = 16;
+use crate::placement::{GreedyError, InstanceError, Limits, PlanError, Progress, Stop};
 
 /// How to find new places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +39,11 @@ pub struct CompactOptions {
     /// Accept a plan in which live values clobber each other, and make one in which they do not, even if that is
     /// larger.
     pub repair: bool,
+    /// Put instructions in another order if that takes less memory, where data, state and control flow allow it.
+    pub reorder: bool,
+    /// Let operators that go element by element write over an input that nobody needs any more, if that takes less
+    /// memory.
+    pub in_place: bool,
     /// Keep the bytes of inputs to the end of a run, for callers that run again without setting them.
     pub preserve_inputs: bool,
     /// Planned buffers, as numbered in the file, that stay as they are.
@@ -58,6 +59,8 @@ impl Default for CompactOptions {
             limits: Limits::default(),
             alignment: None,
             repair: false,
+            reorder: false,
+            in_place: false,
             preserve_inputs: false,
             frozen: BTreeSet::new(),
             hints: Hints::default(),
@@ -84,6 +87,38 @@ pub struct BufferReport {
     pub stopped: Option<Stop>,
     /// Whether the old places were kept.
     pub kept: bool,
+    /// (input, result): results that now lie on an input which nobody needs any more.
+    pub shared: Vec<(ValueIndex, ValueIndex)>,
+}
+
+/// What became of a method.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompactReport {
+    /// Its planned buffers.
+    pub buffers: Vec<BufferReport>,
+    /// The new order of its instructions, if there is one.
+    pub order: Option<NewOrder>,
+}
+
+/// A new order of instructions, and what it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NewOrder {
+    /// For each place the instruction that was elsewhere before.
+    pub origins: Vec<usize>,
+    /// No plan of all buffers together was smaller than this in the old order, in bytes.
+    pub bound_before: u64,
+    /// The same for the new order.
+    pub bound_after: u64,
+}
+
+impl NewOrder {
+    /// How many instructions have another place than before.
+    pub fn moved(&self) -> usize {
+        let places = self.origins.iter().enumerate();
+        places.filter(|(at, origin)| at != *origin).count()
+    }
 }
 
 impl BufferReport {
@@ -129,6 +164,9 @@ pub enum CompactError {
         /// What is wrong.
         source: PlanError,
     },
+    /// The new places would make other values views of each other than the old ones: a fault of this crate.
+    #[error("with the new places the method would be understood otherwise")]
+    Ambiguous,
     /// The new plan lets live values clobber each other: a fault of this crate.
     #[error("the new plan lets live values clobber each other: {0}")]
     Clobbers(Finding),
@@ -153,27 +191,101 @@ pub enum CompactError {
 pub fn compact(
     method: &mut ExecutionPlan,
     options: &CompactOptions,
-    listener: &mut dyn FnMut(u32, Progress) -> ControlFlow<()>,
-) -> Result<Vec<BufferReport>, CompactError> {
-    let mut planned = method.clone();
-    let mut reports = Vec::new();
-    {
+    listener: Listener<'_>,
+) -> Result<CompactReport, CompactError> {
+    let (planned, report) = {
         let analysis = Analysis::new(method, &options.hints)?;
         let clobbers = find_clobbers(&analysis);
         if !clobbers.is_empty() && !options.repair {
             return Err(CompactError::Corrupt(clobbers));
         }
-        for pool in Pool::all(method, &analysis, options) {
-            let corrupt = clobbers.iter().any(|finding| pool.has_part_in(finding));
-            reports.push(pool.plan(&mut planned, options, corrupt, listener)?);
+        let must_move = |pool: &Pool| clobbers.iter().any(|finding| pool.has_part_in(finding));
+        let mut best = plan_all(method, &analysis, options, &must_move, listener)?;
+        check(&best.0, &analysis, options)?;
+        if options.reorder {
+            best = reordered(&analysis, best, options, listener)?;
         }
+        best
+    };
+    *method = planned;
+    Ok(report)
+}
+
+/// Who hears of a search, with the number of the buffer.
+pub type Listener<'a> = &'a mut dyn FnMut(u32, Progress) -> ControlFlow<()>;
+
+/// A method with new places.
+type Planned = (ExecutionPlan, CompactReport);
+
+fn plan_all(
+    method: &ExecutionPlan,
+    analysis: &Analysis<'_>,
+    options: &CompactOptions,
+    must_move: &dyn Fn(&Pool) -> bool,
+    listener: Listener<'_>,
+) -> Result<Planned, CompactError> {
+    let sharing = match options.in_place {
+        true => in_place::candidates(method, analysis, options),
+        false => Vec::new(),
+    };
+    let mut planned = method.clone();
+    let mut report = CompactReport::default();
+    for pool in Pool::all(method, analysis, options) {
+        let must_move = must_move(&pool);
+        let buffer = pool.plan(&mut planned, options, must_move, &sharing, listener)?;
+        report.buffers.push(buffer);
     }
-    let after = Analysis::new(&planned, &options.hints)?;
+    Ok((planned, report))
+}
+
+/// Checks new places by what the method itself now says, whoever made them.
+fn check(
+    planned: &ExecutionPlan,
+    before: &Analysis<'_>,
+    options: &CompactOptions,
+) -> Result<(), CompactError> {
+    let after = Analysis::new(planned, &options.hints)?;
     if let Some(finding) = find_clobbers(&after).into_iter().next() {
         return Err(CompactError::Clobbers(finding));
     }
-    *method = planned;
-    Ok(reports)
+    match before.is_understood_like(&after) {
+        true => Ok(()),
+        false => Err(CompactError::Ambiguous),
+    }
+}
+
+/// The best plan in another order of instructions, if one is better than `best`: no buffer larger, all together
+/// smaller.
+fn reordered(
+    analysis: &Analysis<'_>,
+    best: Planned,
+    options: &CompactOptions,
+    listener: Listener<'_>,
+) -> Result<Planned, CompactError> {
+    let total = |report: &CompactReport| -> u64 {
+        let sizes = report.buffers.iter().map(|buffer| buffer.nbytes_after);
+        sizes.fold(0, u64::saturating_add)
+    };
+    let bound_before = order::bound(analysis, options)?;
+    let mut best = best;
+    for candidate in order::candidates(analysis, options, bound_before)? {
+        let reordered = analysis.reordered(&candidate.method, &candidate.origins)?;
+        let (planned, mut report) =
+            plan_all(&candidate.method, &reordered, options, &|_| true, listener)?;
+        let mut sizes = report.buffers.iter().zip(&best.1.buffers);
+        let larger = sizes.any(|(new, old)| new.nbytes_after > old.nbytes_after);
+        // Old places that must stay can make a plan impossible, which is no fault.
+        let better = !larger && total(&report) < total(&best.1);
+        if better && check(&planned, &reordered, options).is_ok() {
+            report.order = Some(NewOrder {
+                origins: candidate.origins,
+                bound_before,
+                bound_after: candidate.bound,
+            });
+            best = (planned, report);
+        }
+    }
+    Ok(best)
 }
 
 /// The planned buffers in which methods of a program share state: moving a value in one method would part it from
@@ -218,221 +330,6 @@ fn find_clobbers(analysis: &Analysis<'_>) -> Vec<Finding> {
     let all = analysis.audit().into_iter();
     all.filter(|finding| matches!(finding, Finding::Clobber { .. }))
         .collect()
-}
-
-/// Values that move together.
-struct Unit {
-    members: Vec<ValueIndex>,
-    /// The lowest old offset of a member.
-    start: u64,
-    end: u64,
-    lifetime: Lifetime,
-    pinned: bool,
-}
-
-/// One planned buffer and what is in it.
-struct Pool {
-    memory_id: u32,
-    nbytes: u64,
-    units: Vec<Unit>,
-    frozen: bool,
-}
-
-impl Pool {
-    fn all(method: &ExecutionPlan, analysis: &Analysis<'_>, options: &CompactOptions) -> Vec<Self> {
-        let lifetimes = analysis.lifetimes();
-        let end = analysis.steps().len() as u64 + 1;
-        let inputs: BTreeSet<i32> = method.inputs.iter().copied().collect();
-        let mut pools: BTreeMap<u32, BTreeMap<ValueIndex, Unit>> = BTreeMap::new();
-        for (number, value) in method.values.iter().enumerate() {
-            let Some((place, nbytes)) = allocation(value) else {
-                continue;
-            };
-            let member = ValueIndex::new(number);
-            let mut lifetime = lifetimes[number];
-            let is_input = i32::try_from(number).is_ok_and(|number| inputs.contains(&number));
-            if options.preserve_inputs && is_input {
-                lifetime.upper = end;
-            }
-            let units = pools.entry(place.memory_id).or_default();
-            let unit = units.entry(analysis.group(member)).or_insert_with(|| Unit {
-                members: Vec::new(),
-                start: u64::MAX,
-                end: 0,
-                lifetime: Lifetime::new(0, 0),
-                pinned: false,
-            });
-            unit.add(member, place.memory_offset, nbytes, lifetime);
-            unit.pinned |= analysis.is_persistent(member);
-        }
-        let sizes = method.non_const_buffer_sizes.iter().enumerate().skip(1);
-        let pool = |(number, &nbytes): (usize, &i64)| {
-            let memory_id = u32::try_from(number).ok()?;
-            let units = pools.remove(&memory_id).unwrap_or_default();
-            Some(Self {
-                memory_id,
-                nbytes: u64::try_from(nbytes).ok()?,
-                units: units.into_values().collect(),
-                frozen: options.frozen.contains(&memory_id),
-            })
-        };
-        sizes.filter_map(pool).collect()
-    }
-
-    fn has_part_in(&self, finding: &Finding) -> bool {
-        let Finding::Clobber { first, second, .. } = finding else {
-            return false;
-        };
-        self.units
-            .iter()
-            .any(|unit| unit.members.contains(first) || unit.members.contains(second))
-    }
-
-    /// Plans the buffer, and writes new places and size into `method` if they are better.
-    fn plan(
-        &self,
-        method: &mut ExecutionPlan,
-        options: &CompactOptions,
-        corrupt: bool,
-        listener: &mut dyn FnMut(u32, Progress) -> ControlFlow<()>,
-    ) -> Result<BufferReport, CompactError> {
-        let memory_id = self.memory_id;
-        let instance = self
-            .instance(options)
-            .map_err(|source| CompactError::Instance { memory_id, source })?;
-        let slack = self.slack();
-        let mut report = BufferReport {
-            memory_id,
-            nbytes_before: self.nbytes,
-            nbytes_after: self.nbytes,
-            lower_bound: self.nbytes.min(max_live_load(&instance) + slack),
-            nodes: 0,
-            stopped: None,
-            kept: true,
-        };
-        if self.frozen || self.units.is_empty() {
-            return Ok(report);
-        }
-        let solution = solve(&instance, options, &mut |progress| {
-            listener(memory_id, progress)
-        })
-        .map_err(|source| CompactError::Pinned { memory_id, source })?;
-        validate(&instance, &solution.plan)
-            .map_err(|source| CompactError::Invalid { memory_id, source })?;
-        let nbytes = self.reach(&solution.plan) + slack;
-        (report.nodes, report.stopped) = (solution.nodes, solution.stopped);
-        if nbytes < self.nbytes || corrupt {
-            self.write(method, &solution.plan, nbytes)?;
-            (report.nbytes_after, report.kept) = (nbytes, false);
-        }
-        // What is less than the bound is so by a part of the last granule.
-        report.lower_bound = report
-            .nbytes_after
-            .min(solution.lower_bound.next_multiple_of(LEAST_ALIGNMENT) + slack);
-        Ok(report)
-    }
-
-    fn instance(&self, options: &CompactOptions) -> Result<Instance, InstanceError> {
-        let alignment = self.alignment(options);
-        let buffers = self.units.iter().map(|unit| {
-            let nbytes = unit.end - unit.start;
-            if unit.pinned {
-                // It stays, even where that is not aligned as new places are.
-                Buffer::new(unit.lifetime, nbytes).fixed(unit.start)
-            } else {
-                // Nothing else can begin in the rest of its last granule.
-                let nbytes = nbytes.checked_next_multiple_of(alignment).unwrap_or(nbytes);
-                Buffer::new(unit.lifetime, nbytes).aligned(alignment)
-            }
-        });
-        Instance::new(buffers.collect())
-    }
-
-    /// The alignment asked for, or else what all old places have in common.
-    fn alignment(&self, options: &CompactOptions) -> u64 {
-        if let Some(alignment) = options.alignment {
-            return alignment.max(1);
-        }
-        let common = self.units.iter().fold(0, |bits, unit| bits | unit.start);
-        let common = if common == 0 {
-            MOST_ALIGNMENT
-        } else {
-            1 << common.trailing_zeros().min(63)
-        };
-        common.clamp(LEAST_ALIGNMENT, MOST_ALIGNMENT)
-    }
-
-    /// The bytes that a plan needs, in whole granules of the least alignment.
-    fn reach(&self, plan: &Plan) -> u64 {
-        let ends = self.units.iter().zip(plan.offsets());
-        let end = ends
-            .map(|(unit, offset)| offset + (unit.end - unit.start))
-            .max()
-            .unwrap_or(0);
-        end.next_multiple_of(LEAST_ALIGNMENT)
-    }
-
-    /// Bytes behind the last value and the rest of its granule, which a kernel may read past it.
-    fn slack(&self) -> u64 {
-        let end = self.units.iter().map(|unit| unit.end).max().unwrap_or(0);
-        let end = end.checked_next_multiple_of(LEAST_ALIGNMENT).unwrap_or(end);
-        self.nbytes.saturating_sub(end)
-    }
-
-    fn write(
-        &self,
-        method: &mut ExecutionPlan,
-        plan: &Plan,
-        nbytes: u64,
-    ) -> Result<(), CompactError> {
-        let memory_id = self.memory_id;
-        for (unit, &offset) in self.units.iter().zip(plan.offsets()) {
-            for member in &unit.members {
-                let tensor = method.values[member.get()].as_tensor_mut();
-                if let Some(allocation) = tensor.and_then(|tensor| tensor.allocation_info.as_mut())
-                {
-                    allocation.memory_offset = allocation.memory_offset - unit.start + offset;
-                }
-            }
-        }
-        let size =
-            i64::try_from(nbytes).map_err(|_| CompactError::TooLarge { memory_id, nbytes })?;
-        method.non_const_buffer_sizes[memory_id as usize] = size;
-        Ok(())
-    }
-}
-
-impl Unit {
-    fn add(&mut self, member: ValueIndex, offset: u64, nbytes: u64, lifetime: Lifetime) {
-        self.members.push(member);
-        self.start = self.start.min(offset);
-        self.end = self.end.max(offset + nbytes);
-        if self.lifetime.is_empty() {
-            self.lifetime = lifetime;
-        } else if !lifetime.is_empty() {
-            self.lifetime.lower = self.lifetime.lower.min(lifetime.lower);
-            self.lifetime.upper = self.lifetime.upper.max(lifetime.upper);
-        }
-    }
-}
-
-/// The place and size of a planned tensor. The analysis has checked that its end does not wrap.
-fn allocation(value: &Value) -> Option<(AllocationDetails, u64)> {
-    let tensor = value.as_tensor()?;
-    Some((tensor.allocation_info?, tensor.nbytes()?))
-}
-
-fn solve(
-    instance: &Instance,
-    options: &CompactOptions,
-    listener: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Solution, GreedyError> {
-    let plan = match options.algorithm {
-        Algorithm::Naive => naive(instance)?,
-        Algorithm::Greedy => greedy(instance)?,
-        Algorithm::Optimal => return Ok(minimise_with(instance, &options.limits, listener)),
-    };
-    Ok(Solution::unsearched(plan, max_live_load(instance)))
 }
 
 #[cfg(test)]

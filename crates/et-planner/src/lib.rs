@@ -12,6 +12,8 @@
 //! [`propagate`](mod@propagate) makes a method device-aware: copies around the delegates that name a device, and memory
 //! on those devices.
 //!
+//! [`ends`] says who gives the memory of inputs and outputs: the plan, or the caller.
+//!
 //! ```
 //! use et_planner::placement::{Instance, Limits, greedy, minimise, validate};
 //!
@@ -28,5 +30,6 @@
 
 pub mod analysis;
 pub mod compact;
+pub mod ends;
 pub mod placement;
 pub mod propagate;

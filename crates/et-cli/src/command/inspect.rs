@@ -8,6 +8,7 @@ use super::verify::{problem_table, problems_json};
 use crate::args::InspectArgs;
 use crate::failure::Failure;
 use crate::render::{self, Section};
+use crate::replacement;
 use crate::report::{Report, pretty};
 use crate::source::Source;
 use crate::survey::Survey;
@@ -21,11 +22,17 @@ use std::collections::BTreeMap;
 
 /// Shows a program; a failure if it is not valid, with all that could be read.
 pub(crate) fn run(args: &InspectArgs) -> Result<Report, Failure> {
+    if let Some(svg) = &args.svg {
+        replacement::check_target(svg)?;
+    }
     let source = Source::open(&args.file)?;
     if args.program {
         return dump(&source);
     }
     if source.kind() == Some(FileKind::FlatTensor) {
+        if args.svg.is_some() {
+            return Err(Failure::usage("tensor data has no memory plan to draw"));
+        }
         return inspect_data(&source);
     }
     let files: Vec<DataFile> = args
@@ -33,7 +40,13 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Report, Failure> {
         .iter()
         .map(|path| DataFile::open(path))
         .collect::<Result<_, _>>()?;
-    inspect(&source, &files)
+    let mut report = inspect(&source, &files)?;
+    if let Some(svg) = &args.svg {
+        let program = VerifiedProgram::read(&source).map_err(|error| source.refused(&error))?;
+        let program = owned::Program::without_newer_fields(&program);
+        super::plan::draw(&source.name(), &program, svg, &mut report)?;
+    }
+    Ok(report)
 }
 
 /// The FlatBuffer as JSON; only of a valid program, since nothing else has all fields.

@@ -6,6 +6,7 @@ mod request;
 
 use crate::args::PlanArgs;
 use crate::failure::{self, Blame, Failure};
+use crate::picture::Scene;
 use crate::progress::ProgressLine;
 use crate::replacement::{self, Replacement};
 use crate::report::Report;
@@ -20,8 +21,8 @@ use std::path::Path;
 
 /// Plans a program and writes it; OUT is whole or as it was.
 pub(crate) fn run(args: &PlanArgs) -> Result<Report, Failure> {
-    if let Some(output) = &args.output {
-        replacement::check_target(output)?;
+    for target in args.output.iter().chain(&args.svg) {
+        replacement::check_target(target)?;
     }
     let source = Source::open(&args.file)?;
     let verified = VerifiedProgram::read(&source).map_err(|error| source.refused(&error))?;
@@ -34,7 +35,26 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Report, Failure> {
     let written = write(args, &source, &verified, &after);
     let nbytes = written.map_err(|failure| failure.after(report.clone()))?;
     account::add_file(&mut report, args, ByteSource::len(&source), nbytes);
+    if let Some(svg) = &args.svg {
+        draw(&source.name(), &after, svg, &mut report)?;
+    }
     Ok(report)
+}
+
+/// Writes the picture of a program's memory plan.
+pub(super) fn draw(
+    name: &str,
+    program: &Program,
+    svg: &Path,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let picture = Scene::new(name, program).to_svg();
+    replacement::write(svg, picture.as_bytes()).map_err(|failure| failure.after(report.clone()))?;
+    report
+        .text
+        .push_str(&format!("picture written to {}\n", svg.display()));
+    report.set("svg", svg.display().to_string());
+    Ok(())
 }
 
 fn change_all(

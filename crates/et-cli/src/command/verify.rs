@@ -1,10 +1,13 @@
 //! `et verify`: every problem of every file.
 
+mod audit;
+
 use crate::args::VerifyArgs;
 use crate::failure::{Blame, Failure};
 use crate::render::{self, Section};
 use crate::report::Report;
 use crate::source::Source;
+use audit::PlanProblem;
 use et_schema::{
     FileKind, ParsedFlatTensor, ParsedProgram, Problem, Problems, ReadError, Severity,
 };
@@ -16,6 +19,8 @@ pub(super) struct Finding {
     name: String,
     kind: Option<FileKind>,
     result: Result<Problems, Failure>,
+    /// What is wrong with the memory plans of a program that is right otherwise.
+    plans: Vec<PlanProblem>,
 }
 
 /// Checks the files; a failure if one is not valid.
@@ -44,7 +49,22 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<Report, Failure> {
 
 impl Finding {
     fn is_valid(&self) -> bool {
-        self.result.as_ref().is_ok_and(Problems::is_usable)
+        let corrupts = |problem: &PlanProblem| problem.severity == Severity::Error;
+        self.result.as_ref().is_ok_and(Problems::is_usable) && !self.plans.iter().any(corrupts)
+    }
+}
+
+impl Finding {
+    /// How many errors and warnings there are, of the file and of its plans.
+    fn numbers(&self, problems: &Problems) -> [u64; 2] {
+        let of = |severity: Severity| {
+            let plans = self.plans.iter();
+            plans.filter(|problem| problem.severity == severity).count() as u64
+        };
+        [
+            problems.num_errors() + of(Severity::Error),
+            problems.num_warnings() + of(Severity::Warning),
+        ]
     }
 }
 
@@ -55,6 +75,7 @@ fn check(path: &Path) -> Finding {
             name: path.display().to_string(),
             kind: None,
             result: Err(failure),
+            plans: Vec::new(),
         },
     }
 }
@@ -69,10 +90,16 @@ pub(super) fn check_source(source: &Source) -> Finding {
         _ => ParsedProgram::read(source).map(|parsed| parsed.problems()),
     };
     let result = problems.map_err(|error: ReadError| source.refused(&error));
+    let is_program = kind == Some(FileKind::Program);
+    let plans = match &result {
+        Ok(problems) if is_program && problems.is_usable() => audit::problems(source),
+        _ => Vec::new(),
+    };
     Finding {
         name: source.name(),
         kind,
         result,
+        plans,
     }
 }
 
@@ -81,7 +108,11 @@ fn text(findings: &[Finding]) -> String {
     for finding in findings {
         text.push_str(&headline(finding));
         if let Ok(problems) = &finding.result {
-            problem_table(problems).write_to(&mut text);
+            let mut table = problem_table(problems);
+            for problem in &finding.plans {
+                table.row(problem.cells());
+            }
+            table.write_to(&mut text);
         }
     }
     text
@@ -98,13 +129,14 @@ fn headline(finding: &Finding) -> String {
         }
         Err(failure) => format!("invalid  {name}: {}\n", failure.message),
         Ok(problems) => {
-            let word = if problems.is_usable() {
+            let word = if finding.is_valid() {
                 "valid    "
             } else {
                 "invalid  "
             };
-            let errors = render::count(problems.num_errors(), "error");
-            let warnings = render::count(problems.num_warnings(), "warning");
+            let [errors, warnings] = finding.numbers(problems);
+            let errors = render::count(errors, "error");
+            let warnings = render::count(warnings, "warning");
             format!("{word}{name}: {kind}, {errors}, {warnings}\n")
         }
     }
@@ -144,9 +176,14 @@ fn to_json(finding: &Finding) -> Json {
     match &finding.result {
         Err(failure) => entry["error"] = failure.to_json(),
         Ok(problems) => {
-            entry["num_errors"] = problems.num_errors().into();
-            entry["num_warnings"] = problems.num_warnings().into();
+            let [errors, warnings] = finding.numbers(problems);
+            entry["num_errors"] = errors.into();
+            entry["num_warnings"] = warnings.into();
             entry["problems"] = problems_json(problems);
+            let plans = finding.plans.iter().map(PlanProblem::to_json);
+            if let Some(problems) = entry["problems"].as_array_mut() {
+                problems.extend(plans);
+            }
         }
     }
     entry

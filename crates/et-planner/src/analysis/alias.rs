@@ -12,7 +12,7 @@ use super::step::Step;
 use super::storage::Storages;
 
 /// Views with what they show, and groups of values that must keep their places relative to each other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Aliases {
     /// For each value the values whose bytes it shows: itself, unless it is a view.
     canon: Vec<Vec<usize>>,

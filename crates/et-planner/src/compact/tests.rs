@@ -6,6 +6,9 @@ use et_schema::{ScalarType, VerifiedProgram};
 
 use super::*;
 
+mod in_place;
+mod order;
+
 /// A 16-byte tensor in buffer 1.
 fn at(offset: u64) -> Tensor {
     Tensor::new(ScalarType::Float, &[4]).planned(1, offset)
@@ -28,11 +31,18 @@ fn with(algorithm: Algorithm) -> CompactOptions {
     }
 }
 
+fn run_all(
+    method: &mut ExecutionPlan,
+    options: &CompactOptions,
+) -> Result<CompactReport, CompactError> {
+    compact(method, options, &mut |_, _| ControlFlow::Continue(()))
+}
+
 fn run(
     method: &mut ExecutionPlan,
     options: &CompactOptions,
 ) -> Result<Vec<BufferReport>, CompactError> {
-    compact(method, options, &mut |_, _| ControlFlow::Continue(()))
+    Ok(run_all(method, options)?.buffers)
 }
 
 fn offsets(method: &ExecutionPlan) -> Vec<u64> {

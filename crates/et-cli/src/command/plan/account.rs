@@ -6,7 +6,7 @@ use crate::args::PlanArgs;
 use crate::render::{self, Section};
 use crate::report::Report;
 use et_device::Device;
-use et_planner::compact::BufferReport;
+use et_planner::compact::{BufferReport, NewOrder};
 use et_planner::placement::Stop;
 use et_planner::propagate::{Copies, MethodReport};
 use et_schema::owned::{ExecutionPlan, Instruction, Program, Tensor, Value};
@@ -180,7 +180,7 @@ fn write_method(
     buffers: &[Buffer],
 ) {
     text.push_str(&format!("method {}\n", render::name(&after.name)));
-    for note in notes(&changed.devices) {
+    for note in notes(changed) {
         text.push_str(&format!("  {note}\n"));
     }
     let heads = ["#", "device", ">before", ">after", ">bound", "result"];
@@ -217,8 +217,40 @@ fn copies_text(copies: Copies) -> String {
 }
 
 /// What a user should know beside the numbers.
-fn notes(report: &MethodReport) -> Vec<String> {
-    let mut notes = Vec::new();
+fn notes(changed: &Changed) -> Vec<String> {
+    let report: &MethodReport = &changed.devices;
+    let mut notes = new_order(changed);
+    let shared = changed.shared().count() as u64;
+    if shared > 0 {
+        let results = render::count(shared, "result");
+        notes.push(format!(
+            "{results} over an input that nobody needs any more"
+        ));
+    }
+    let ends = [
+        (&changed.ends.planned, "has planned memory now"),
+        (
+            &changed.ends.freed,
+            "has no planned memory now: the caller gives it",
+        ),
+        (
+            &changed.ends.kept,
+            "stays as it is: other values show its bytes, it is state, or only callers can fill it",
+        ),
+    ];
+    for (values, what) in ends {
+        notes.extend(values.iter().map(|value| format!("value {value} {what}")));
+    }
+    if report.reused > 0 {
+        let operands = render::count(report.reused as u64, "operand");
+        notes.push(format!(
+            "{operands} copied for an earlier call already: not copied again"
+        ));
+    }
+    if report.hoisted > 0 {
+        let copies = render::count(report.hoisted as u64, "upload");
+        notes.push(format!("{copies} moved before a loop"));
+    }
     if report.was_propagated {
         notes.push("has device memory already: copies and devices are left as they are".into());
     }
@@ -243,6 +275,15 @@ fn notes(report: &MethodReport) -> Vec<String> {
         );
     }
     notes
+}
+
+fn new_order(changed: &Changed) -> Vec<String> {
+    let note = |order: &NewOrder| {
+        let moved = render::count(order.moved() as u64, "instruction");
+        let [before, after] = [order.bound_before, order.bound_after].map(render::bytes);
+        format!("{moved} moved: no plan needs less than {after}, before {before}")
+    };
+    changed.order.iter().map(note).collect()
 }
 
 impl Buffer {
@@ -310,6 +351,23 @@ fn method_json(
         "copies_before": copies_json(before),
         "copies_after": copies_json(after),
         "elided": devices.elided,
+        "reused_uploads": devices.reused,
+        "hoisted_copies": devices.hoisted,
+        "reordered": changed.order.as_ref().map(|order| json!({
+            "moved": order.moved(),
+            "lower_bound_before": order.bound_before,
+            "lower_bound_after": order.bound_after,
+        })),
+        "in_place": changed
+            .shared()
+            .map(|(input, result)| json!({"input": input.get(), "result": result.get()}))
+            .collect::<Vec<_>>(),
+        "ends": {
+            "planned": numbers(&changed.ends.planned),
+            "freed": numbers(&changed.ends.freed),
+            "kept": numbers(&changed.ends.kept),
+        },
+        "instruction_origins": changed.origins(),
         "kept_inputs": numbers(&devices.kept_inputs),
         "both_ways": numbers(&devices.both_ways),
     })

@@ -4,7 +4,10 @@ use super::request::Request;
 use crate::failure;
 use crate::progress::ProgressLine;
 use et_planner::analysis::{Analysis, AnalysisError, Finding, Hints, ValueIndex};
-use et_planner::compact::{BufferReport, CompactError, compact};
+use et_planner::compact::{
+    BufferReport, CompactError, CompactOptions, CompactReport, NewOrder, compact,
+};
+use et_planner::ends::{EndsError, EndsReport, plan_ends};
 use et_planner::propagate::{MethodReport, PropagateError, propagate_method};
 use et_schema::owned::{ExecutionPlan, Value};
 use std::collections::BTreeSet;
@@ -20,8 +23,32 @@ pub(super) struct Changed {
     pub(super) repaired: Vec<BufferReport>,
     /// Buffers that were planned anew.
     pub(super) compacted: Vec<BufferReport>,
+    /// The order of instructions, if it is a new one.
+    pub(super) order: Option<NewOrder>,
+    /// Inputs and outputs whose memory is given otherwise.
+    pub(super) ends: EndsReport,
     /// How long it took.
     pub(super) time: Duration,
+}
+
+impl Changed {
+    /// (input, result): results that lie on an input which nobody needs any more.
+    pub(super) fn shared(&self) -> impl Iterator<Item = (ValueIndex, ValueIndex)> {
+        let shared = self.compacted.iter().flat_map(|report| &report.shared);
+        shared.copied()
+    }
+
+    /// For each instruction the one before all changes that it belongs to; `None` where all are as they were.
+    pub(super) fn origins(&self) -> Option<Vec<usize>> {
+        let inserted = &self.devices.origins;
+        match &self.order {
+            None => (!inserted.is_empty()).then(|| inserted.clone()),
+            Some(order) => {
+                let before = |&place: &usize| inserted.get(place).copied().unwrap_or(place);
+                Some(order.origins.iter().map(before).collect())
+            }
+        }
+    }
 }
 
 /// Why a method was not changed.
@@ -44,6 +71,9 @@ pub(super) enum ChangeError {
     /// No new places.
     #[error(transparent)]
     Compact(#[from] CompactError),
+    /// Inputs and outputs stay as they are.
+    #[error(transparent)]
+    Ends(#[from] EndsError),
 }
 
 fn pairs(number: usize) -> String {
@@ -59,6 +89,7 @@ impl ChangeError {
             Self::Planned => "plan.device_planned",
             Self::Propagate(_) => "plan.devices",
             Self::Compact(_) => "plan.compact",
+            Self::Ends(_) => "plan.ends",
         }
     }
 
@@ -77,18 +108,21 @@ pub(super) fn change(
 ) -> Result<Changed, ChangeError> {
     let started = Instant::now();
     let repaired = repair(method, request, frozen, line)?;
+    let ends = plan_ends(method, &request.ends)?;
     let devices = propagate_method(method, &request.of(&method.name))?;
     if devices.was_propagated && request.names(&method.name) {
         return Err(ChangeError::Planned);
     }
     let compacted = match request.compact_all {
-        true => replan(method, request, frozen.clone(), line)?,
-        false => Vec::new(),
+        true => replan(method, request.compact.clone(), frozen.clone(), line)?,
+        false => CompactReport::default(),
     };
     Ok(Changed {
         devices,
         repaired,
-        compacted,
+        compacted: compacted.buffers,
+        order: compacted.order,
+        ends,
         time: started.elapsed(),
     })
 }
@@ -117,7 +151,9 @@ fn repair(
     let count = u32::try_from(method.non_const_buffer_sizes.len()).unwrap_or(u32::MAX);
     let right = (1..count).filter(|buffer| !corrupt.contains(buffer));
     let frozen = right.chain(frozen.iter().copied()).collect();
-    let mut reports = replan(method, request, frozen, line)?;
+    let mut options = request.compact.clone();
+    (options.reorder, options.in_place) = (false, false);
+    let mut reports = replan(method, options, frozen, line)?.buffers;
     reports.retain(|report| corrupt.contains(&report.memory_id));
     Ok(reports)
 }
@@ -135,11 +171,10 @@ fn buffer_of(method: &ExecutionPlan, value: ValueIndex) -> Option<u32> {
 
 fn replan(
     method: &mut ExecutionPlan,
-    request: &Request,
+    mut options: CompactOptions,
     frozen: BTreeSet<u32>,
     line: &mut ProgressLine,
-) -> Result<Vec<BufferReport>, CompactError> {
-    let mut options = request.compact.clone();
+) -> Result<CompactReport, CompactError> {
     options.frozen = frozen;
     let name = crate::render::name(&method.name);
     compact(method, &options, &mut |buffer, progress| {

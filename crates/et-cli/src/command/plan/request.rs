@@ -4,6 +4,7 @@ use super::super::solve::limits;
 use crate::args::{self, OnOff, PlanArgs};
 use crate::failure::Failure;
 use et_planner::compact::{Algorithm, CompactOptions};
+use et_planner::ends::EndsOptions;
 use et_planner::propagate::MethodOptions;
 use et_schema::owned::{ExecutionPlan, Program};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,8 @@ pub(super) struct Request {
     pub(super) compact: CompactOptions,
     /// Find new places for all values.
     pub(super) compact_all: bool,
+    /// Who gives the memory of inputs and outputs.
+    pub(super) ends: EndsOptions,
 }
 
 impl Request {
@@ -34,7 +37,8 @@ impl Request {
             methods: options.collect::<Result<_, Failure>>()?,
             named: skips.chain(targets).cloned().collect(),
             compact: compact_options(args),
-            compact_all: args.compact,
+            compact_all: args.compact || args.reorder || args.inplace,
+            ends: ends_options(args),
         })
     }
 
@@ -82,6 +86,7 @@ fn method_options(args: &PlanArgs, method: &ExecutionPlan) -> Result<MethodOptio
     options.device_memory = args.device_memory == OnOff::On;
     options.skip_h2d = is_in(&args.skip_h2d);
     options.skip_d2h = is_in(&args.skip_d2h);
+    options.reuse_uploads = args.reuse_uploads;
     options.algorithm = algorithm(args.search.algorithm);
     options.limits = limits(&args.search);
     if let Some(alignment) = args.alignment {
@@ -113,6 +118,16 @@ fn compact_options(args: &PlanArgs) -> CompactOptions {
     options.limits = limits(&args.search);
     options.alignment = args.alignment;
     options.repair = args.repair;
+    options.reorder = args.reorder;
+    options.in_place = args.inplace;
+    options
+}
+
+fn ends_options(args: &PlanArgs) -> EndsOptions {
+    let is_on = |switch: OnOff| switch == OnOff::On;
+    let mut options = EndsOptions::default();
+    options.inputs = args.alloc_inputs.map(is_on);
+    options.outputs = args.alloc_outputs.map(is_on);
     options
 }
 
