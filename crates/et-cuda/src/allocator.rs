@@ -14,7 +14,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// Allocates CUDA memory and copies it.
 ///
 /// A device is set up at its first use: its primary context is retained, and it gets two streams and a pool. All of that
-/// is given back when the allocator is dropped, unless blocks are still out: their memory then stays as it is.
+/// is given back when the allocator is dropped, unless blocks are still out: their memory then stays as it is. Pinned
+/// buffers, transfers and events outlive the allocator.
 ///
 /// Blocks are aligned to 256 bytes, or as strictly as asked for. Addresses are those of CUDA's unified address space, and
 /// the context is the primary one, so CUDA libraries and other users of the device can work with the memory.

@@ -15,6 +15,26 @@ use et_device::{DeviceError, DeviceIndex, DeviceSpan, StreamHandle};
 /// [`upload_staged`](Self::upload_staged) and [`download_staged`](Self::download_staged) work on any host memory, by way
 /// of pinned memory of the allocator's. The device's side is kept as well: a block of this allocator is not freed under
 /// such a copy, even if it is given back before the copy is done.
+///
+/// ```no_run
+/// use et_cuda::CudaAllocator;
+/// use et_device::{AllocationRequest, DeviceAllocator, DeviceIndex, StreamHandle};
+/// use std::num::NonZeroU64;
+///
+/// let (cuda, index) = (CudaAllocator::new(), DeviceIndex::ZERO);
+/// let per_thread = StreamHandle::from_raw(2);
+/// let block = cuda.allocate(&AllocationRequest::new(index, NonZeroU64::new(1024).unwrap()))?;
+/// let mut buffer = cuda.pinned(index, 1024)?;
+/// buffer.fill(7);
+/// // SAFETY: the block is live, only this copy uses it, and the thread's stream lives as long as the thread.
+/// let up = unsafe { cuda.upload(index, block, buffer, 0, per_thread)? };
+/// // … other work of the host …
+/// let buffer = up.wait()?; // to be filled again
+/// # // SAFETY: the block is ours, and nothing uses it.
+/// # unsafe { cuda.deallocate(block, index)? };
+/// # drop(buffer);
+/// # Ok::<(), et_device::DeviceError>(())
+/// ```
 impl CudaAllocator {
     /// Pinned host memory for copies with a device, zeroed.
     ///

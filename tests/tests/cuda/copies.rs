@@ -1,12 +1,12 @@
 //! The device-generic copy operators on CUDA devices.
 
 use crate::{Calls, Machine, calls, calls_since, device};
-use et_device::{Device, DeviceAllocator, DeviceError};
+use et_device::{Device, DeviceAllocator, DeviceError, DeviceToDevice, StreamHandle};
 use et_kernel::{
     COPY_KERNELS, Dynamism, Environment, KernelError, ScalarType, Tensor, TensorMeta, ValueIndex,
     ValueTable,
 };
-use et_memory::PlannedMemory;
+use et_memory::{Place, PlannedMemory};
 
 const H2D: &str = "et_copy::_h2d_copy.out";
 const D2H: &str = "et_copy::_d2h_copy.out";
@@ -262,6 +262,30 @@ fn b_11_element_type_and_dim_order_must_agree_and_nothing_is_no_copy() {
         (outcome.target.sizes(), outcome.calls),
         (&[0, 3][..], Calls::new())
     );
+}
+
+/// A copy operator on a thread that has selected a stream comes behind what is queued there.
+#[test]
+fn r_cuda_06_copy_operators_follow_the_selected_stream() {
+    let machine = Machine::new();
+    let (index, stream) = (device(0).index(), StreamHandle::from_raw(2));
+    let (source, target) = (
+        machine.up(&numbers(&[64]), 0),
+        machine.target(floats(&[64]), device(0)),
+    );
+    let span = |tensor: &Tensor| match tensor.place() {
+        Some(Place::Device(_, span)) => span,
+        other => panic!("not on a device: {other:?}"),
+    };
+    let copy = DeviceToDevice::new((index, span(&target)), (index, span(&source))).unwrap();
+    // SAFETY: both tensors live until the copy was waited for by the operator below; the thread's stream always lives.
+    unsafe { machine.cuda.copy_device_to_device_on(copy, stream) }.unwrap();
+    // SAFETY: as above.
+    let selected = unsafe { machine.cuda.select_stream(index, stream) }.unwrap();
+    let outcome = machine.run(D2H, target, Tensor::zeros(floats(&[64])).unwrap());
+    outcome.result.unwrap();
+    assert_eq!(elements(&outcome.target), elements(&numbers(&[64])));
+    drop(selected);
 }
 
 /// The whole memory of a device comes back through the operators, whatever its size.
