@@ -13,7 +13,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Allocates CUDA memory and copies it.
 ///
-/// A device is set up at its first use: its primary context is retained, and it gets two streams and a pool. All of that
+/// A device is set up at its first use: its primary context is retained, and it gets three streams and a pool. All of that
 /// is given back when the allocator is dropped, unless blocks are still out: their memory then stays as it is. Pinned
 /// buffers, transfers and events outlive the allocator.
 ///

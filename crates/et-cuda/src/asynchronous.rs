@@ -199,6 +199,20 @@ impl CudaAllocator {
         unsafe { state.record_use(part, stream) }
     }
 
+    /// Tells that what `event` stands for uses the block that holds `part`, as [`record_use`](Self::record_use) does. The
+    /// event may be of another device: of the one from which the block is copied to, say.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn keep_until(
+        &self,
+        part: DeviceSpan,
+        index: DeviceIndex,
+        event: &CudaEvent,
+    ) -> Result<(), DeviceError> {
+        self.state(index)?.keep_until(part, event)
+    }
+
     /// Has the calling thread's synchronous copies and fills on a device happen on `stream`, as long as the guard lives.
     ///
     /// # Errors

@@ -29,6 +29,8 @@ pub(crate) struct DeviceState {
     staging: Staging,
     /// Orders allocations and frees, so that they do not queue behind long copies.
     memory: Stream,
+    /// Frees that wait for other streams' work, so that no allocation waits behind them.
+    retired: Stream,
     copies: Stream,
     context: Arc<Context>,
     options: CudaOptions,
@@ -48,6 +50,7 @@ impl DeviceState {
             pool: Pool::create(&context, &options)?,
             staging: Staging::new(options.staging_chunk_bytes),
             memory: Stream::create(&context)?,
+            retired: Stream::create(&context)?,
             copies: Stream::create(&context)?,
             context,
             options,
@@ -156,6 +159,7 @@ impl Drop for DeviceState {
         if let Ok(current) = self.context.enter_anyway() {
             // Queued frees run before their pool and context go. After a fault nothing runs any more.
             let _ = self.memory.id().settle(&current);
+            let _ = self.retired.id().settle(&current);
             self.deferred.drain(&current);
         }
     }

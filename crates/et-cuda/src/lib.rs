@@ -39,7 +39,7 @@
 //!
 //! # Devices and contexts
 //!
-//! [`CudaAllocator`] keeps, per device, the primary context, two streams of its own and a pool of memory. It leaves
+//! [`CudaAllocator`] keeps, per device, the primary context, three streams of its own and a pool of memory. It leaves
 //! every thread's current context as it found it. It knows nothing of tensors, operators or files.
 
 mod allocator;

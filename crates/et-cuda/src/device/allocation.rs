@@ -211,7 +211,10 @@ impl DeviceState {
     ) -> Result<(), DeviceError> {
         let outcome = match block.source {
             Source::Pool => {
-                let stream = behind.unwrap_or(self.memory.id());
+                let stream = behind.unwrap_or(match block.uses[..] {
+                    [] => self.memory.id(),
+                    _ => self.retired.id(),
+                });
                 // SAFETY: by this function's contract.
                 unsafe { queue_free(current, &block, stream) }
             }

@@ -150,7 +150,24 @@ impl DeviceState {
         // SAFETY: by this function's contract.
         let stream = unsafe { StreamId::of_caller(&current, stream)? };
         let event = Arc::new(Event::record(&self.context, &current, stream)?);
-        if self.blocks.add_use(&current, part, &event) {
+        self.add_use(&current, part, &event)
+    }
+
+    pub(crate) fn keep_until(
+        &self,
+        part: DeviceSpan,
+        event: &CudaEvent,
+    ) -> Result<(), DeviceError> {
+        self.add_use(&self.context.enter()?, part, &event.0)
+    }
+
+    fn add_use(
+        &self,
+        current: &Current<'_>,
+        part: DeviceSpan,
+        event: &Arc<Event>,
+    ) -> Result<(), DeviceError> {
+        if self.blocks.add_use(current, part, event) {
             return Ok(());
         }
         Err(DeviceError::UnknownBlock {

@@ -212,7 +212,7 @@ fn dropping_the_allocator_gives_everything_back() {
     let while_used = device.stats();
     assert_eq!(
         (while_used.ctx_refs, while_used.live_streams),
-        (before.ctx_refs + 1, 2)
+        (before.ctx_refs + 1, 3)
     );
     drop(allocator);
     let after = device.stats();

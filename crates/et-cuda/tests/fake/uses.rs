@@ -76,6 +76,65 @@ fn a_use_outlives_its_stream() {
     );
 }
 
+/// Giving a block back under a slow use costs the next allocation nothing.
+#[test]
+fn an_allocation_does_not_wait_for_a_free_that_waits() {
+    let devices = alone();
+    let ordinal = devices[0].ordinal();
+    let allocator = CudaAllocator::new();
+    let stream = ForeignStream::of(ordinal);
+    let (a, b) = (
+        Block::new(&allocator, ordinal, 64).unwrap(),
+        Block::new(&allocator, ordinal, 64).unwrap(),
+    );
+    b.copy_from_on(&a, stream.handle()).unwrap();
+    a.record_use(stream.handle()).unwrap();
+    a.free().unwrap();
+    // The copy and its event; a wait for it and the free.
+    let pending = devices[0].stats().pending_ops;
+    assert_eq!(pending, 4);
+    let c = Block::new(&allocator, ordinal, 64).unwrap();
+    c.fill(1).unwrap();
+    c.free().unwrap();
+    let d = Block::new(&allocator, ordinal, 64).unwrap();
+    assert_eq!(devices[0].stats().pending_ops, pending);
+    stream.wait();
+    drop((b, d));
+}
+
+#[test]
+fn a_copy_to_another_device_keeps_both_blocks() {
+    let devices = alone();
+    let [here, there] = [devices[0].ordinal(), devices[1].ordinal()];
+    let allocator = CudaAllocator::new();
+    let stream = ForeignStream::of(here);
+    for schedule in 0..50 {
+        fakecuda::schedule(schedule);
+        let (a, b, c) = (
+            Block::new(&allocator, here, 64).unwrap(),
+            Block::new(&allocator, there, 64).unwrap(),
+            Block::new(&allocator, there, 64).unwrap(),
+        );
+        a.write(&pattern(64, 3)).unwrap();
+        b.copy_from_on(&a, stream.handle()).unwrap();
+        c.copy_from_on(&a, stream.handle()).unwrap();
+        // SAFETY: a live stream of this device.
+        let copied = unsafe { allocator.record(index(here), stream.handle()) }.unwrap();
+        for (block, ordinal) in [(&a, here), (&b, there)] {
+            let kept = allocator.keep_until(block.span(), index(ordinal), &copied);
+            kept.unwrap();
+        }
+        a.free().unwrap();
+        b.free().unwrap();
+        copied.wait().unwrap();
+        assert_eq!(c.read().unwrap(), pattern(64, 3), "schedule {schedule}");
+        for device in &devices {
+            assert_eq!(device.violations(), "", "schedule {schedule}");
+        }
+    }
+    fakecuda::schedule(0);
+}
+
 #[test]
 fn uses_of_nobodys_block_are_an_error() {
     let device = fakecuda::device();
