@@ -3,6 +3,7 @@
 mod allocation;
 mod copies;
 mod deferred;
+mod frees;
 mod transfers;
 
 use crate::blocks::Blocks;

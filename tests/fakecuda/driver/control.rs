@@ -126,6 +126,7 @@ pub extern "C" fn fakecuda_clear(device: c_int) {
     let mut world = world();
     world.settings.faults.retain(|f| f.device != device);
     world.violations.retain(|v| v.0 != device);
+    world.forget_host_work(device as usize);
     if let Some(d) = world.devices.get_mut(device as usize) {
         d.sticky = 0;
         d.stats.violations = 0;

@@ -360,6 +360,27 @@ impl World {
             .count()
     }
 
+    /// After a fault, drops what is still queued and would touch host memory: a GPU would never run it, so its owner may
+    /// have given that memory up.
+    pub fn forget_host_work(&mut self, device: usize) {
+        if self.devices.get(device).is_none_or(|d| d.sticky == 0) {
+            return;
+        }
+        let of_host = |op: &Op| {
+            matches!(
+                op,
+                Op::DeviceToHost { .. }
+                    | Op::HostToDevice {
+                        src: HostSource::At(_),
+                        ..
+                    }
+            )
+        };
+        for stream in self.streams.values_mut().filter(|s| s.device == device) {
+            stream.queue.retain(|queued| !of_host(&queued.op));
+        }
+    }
+
     /// The NULL stream of the current device.
     pub fn null_stream(&mut self) -> Outcome<usize> {
         self.stream(0)
