@@ -66,41 +66,69 @@ impl DeviceState {
         stream: StreamId,
     ) -> Result<RawBlock<'a>, DeviceError> {
         let nbytes = driver_bytes(self.device(), request)?;
-        let too_much = || self.out_of_memory(current, request).into();
-        let size = usize::try_from(nbytes).map_err(|_| -> DeviceError { too_much() })?;
-        let attempt = || -> Result<RawBlock<'a>, Status> {
-            let (address, source) = match &self.pool {
-                Some(pool) => (pool.allocate(current, size, stream)?, Source::Pool),
-                None => (current.allocate(size)?, Source::Driver),
-            };
-            Ok(RawBlock {
-                state: self,
-                current,
-                address,
-                nbytes,
-                source,
-                stream,
-                kept: false,
-            })
+        let outcome = match self.attempt(current, nbytes, stream) {
+            Err(status) if status.code == OUT_OF_MEMORY => {
+                self.attempt_with_more_room(current, request, nbytes, stream)
+            }
+            outcome => outcome,
         };
-        let mut outcome = attempt();
-        let out_of_memory =
-            |o: &Result<RawBlock<'a>, Status>| matches!(o, Err(s) if s.code == OUT_OF_MEMORY);
-        if out_of_memory(&outcome) {
-            self.counters
-                .out_of_memory_retries
-                .fetch_add(1, Ordering::Relaxed);
-        }
+        outcome.map_err(|status| match current.check(status) {
+            Err(error) if status.code != OUT_OF_MEMORY => error,
+            _ => self.out_of_memory(current, request).into(),
+        })
+    }
+
+    /// Asks the driver once.
+    fn attempt<'a>(
+        &'a self,
+        current: &'a Current<'a>,
+        nbytes: u64,
+        stream: StreamId,
+    ) -> Result<RawBlock<'a>, Status> {
+        let size = usize::try_from(nbytes).map_err(|_| Status {
+            operation: "allocation",
+            code: OUT_OF_MEMORY,
+        })?;
+        let (address, source) = match &self.pool {
+            Some(pool) => (pool.allocate(current, size, stream)?, Source::Pool),
+            None => (current.allocate(size)?, Source::Driver),
+        };
+        Ok(RawBlock {
+            state: self,
+            current,
+            address,
+            nbytes,
+            source,
+            stream,
+            kept: false,
+        })
+    }
+
+    /// Gives back what can be given back, cheapest first, and asks again each time.
+    #[cold]
+    fn attempt_with_more_room<'a>(
+        &'a self,
+        current: &'a Current<'a>,
+        request: &AllocationRequest,
+        nbytes: u64,
+        stream: StreamId,
+    ) -> Result<RawBlock<'a>, Status> {
+        self.counters
+            .out_of_memory_retries
+            .fetch_add(1, Ordering::Relaxed);
+        let mut outcome = Err(Status {
+            operation: "allocation",
+            code: OUT_OF_MEMORY,
+        });
         for remedy in [Remedy::Trim, Remedy::Synchronize, Remedy::Ask] {
-            if out_of_memory(&outcome) && self.apply(remedy, current, request) {
-                outcome = attempt();
+            if self.apply(remedy, current, request) {
+                outcome = self.attempt(current, nbytes, stream);
+            }
+            if !matches!(&outcome, Err(status) if status.code == OUT_OF_MEMORY) {
+                break;
             }
         }
-        match outcome {
-            Err(status) if status.code == OUT_OF_MEMORY => Err(too_much()),
-            Err(status) => Err(current.check(status).err().unwrap_or_else(too_much)),
-            Ok(raw) => Ok(raw),
-        }
+        outcome
     }
 
     /// Tries to make room; whether another attempt is worthwhile.
