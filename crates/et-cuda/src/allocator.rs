@@ -69,6 +69,14 @@ impl CudaAllocator {
         self.state(index)?.statistics()
     }
 
+    /// The blocks of a device that are out, by address: to tell what was not given back.
+    ///
+    /// # Errors
+    /// As for [`statistics`](Self::statistics).
+    pub fn live_blocks(&self, index: DeviceIndex) -> Result<Vec<DeviceSpan>, DeviceError> {
+        Ok(self.state(index)?.live_blocks())
+    }
+
     /// Gives unused memory of a device's pool back to the system, down to `keep_bytes`.
     ///
     /// # Errors

@@ -97,6 +97,15 @@ impl Blocks {
         found.is_some()
     }
 
+    /// The blocks that are out, as they were handed out.
+    pub(crate) fn spans(&self) -> Vec<DeviceSpan> {
+        let inner = self.lock();
+        let blocks = inner.live.iter();
+        blocks
+            .filter_map(|(address, block)| DeviceSpan::new(*address, block.nbytes).ok())
+            .collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().live.is_empty()
     }

@@ -16,7 +16,7 @@ use crate::staging::Staging;
 use crate::statistics::{Counters, CudaStatistics};
 use crate::stream::{Stream, StreamId};
 use deferred::Deferred;
-use et_device::{Device, DeviceError, MemoryInfo, StreamHandle};
+use et_device::{Device, DeviceError, DeviceSpan, MemoryInfo, StreamHandle};
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -76,6 +76,10 @@ impl DeviceState {
     /// Whether blocks are out. Their memory must then outlive this.
     pub(crate) fn has_live_blocks(&self) -> bool {
         !self.blocks.is_empty()
+    }
+
+    pub(crate) fn live_blocks(&self) -> Vec<DeviceSpan> {
+        self.blocks.spans()
     }
 
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {

@@ -266,6 +266,23 @@ fn statistics_count_what_is_out_and_what_was() {
 }
 
 #[test]
+fn blocks_that_are_out_are_listed() {
+    let allocator = allocator();
+    let strict = Alignment::new(4096).unwrap();
+    let (a, b, c) = (
+        Block::new(&allocator, 0, 1000).unwrap(),
+        Block::aligned(&allocator, 0, 500, strict).unwrap(),
+        Block::new(&allocator, 0, 8).unwrap(),
+    );
+    b.free().unwrap();
+    let mut expected = [a.span(), c.span()];
+    expected.sort_by_key(|span| span.base());
+    assert_eq!(allocator.live_blocks(index(0)).unwrap(), expected);
+    drop((a, c));
+    assert_eq!(allocator.live_blocks(index(0)), Ok(vec![]));
+}
+
+#[test]
 fn freed_memory_counts_as_free_and_trim_gives_it_back() {
     let allocator = allocator();
     const NBYTES: u64 = 64 << 20;
