@@ -4,13 +4,12 @@
 mod case;
 mod compare;
 mod npy;
-mod rules;
+pub mod rules;
 mod simulation;
 mod tally;
 mod trace;
 
 pub use case::{Case, Run};
-pub use rules::Rules;
 pub use simulation::Simulation;
 pub use tally::{Copies, Tally};
 pub use trace::{Recorder, first_difference};

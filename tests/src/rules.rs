@@ -3,18 +3,16 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// A table of rules: which there are, and the tests that each row names.
+/// A table of rules, and the tests that its rows name.
 pub struct Rules {
     /// The file's name in `docs`.
     pub file: &'static str,
-    /// How many rules there are of each kind, numbered from 1, in the order of the table.
-    pub kinds: &'static [(&'static str, u32)],
-    /// The places where we do better, in order.
-    pub better: &'static [u32],
+    /// All rules, in the order of the table.
+    pub rules: Vec<String>,
     /// Folders with the tests.
     pub sources: &'static [&'static str],
-    /// Whether a rule that is neither superseded nor without meaning has a test of its name.
-    pub tests_are_named_after_rules: bool,
+    /// How the names of a rule's own tests begin; `None` if they are named as they like.
+    pub prefix: Option<fn(&str) -> String>,
 }
 
 /// One row: the rule, and what is said of its tests.
@@ -33,22 +31,51 @@ impl Row {
             .collect()
     }
 
-    /// Whether it has tests, or says why it has none, but not both.
-    fn is_answered(&self, named: bool) -> bool {
-        let prefix = self.rule.to_lowercase().replace('-', "_") + "_";
+    /// Whether it has tests, or says why it has none, but not both. Tests are named after the rule unless they are those of what takes
+    /// its place.
+    fn is_answered(&self, prefix: Option<fn(&str) -> String>) -> bool {
         let tests = self.tests();
-        let after_rule = tests.iter().any(|test| test.starts_with(&prefix));
-        let superseded = self.here.contains("superseded");
-        let tested = !tests.is_empty() && (!named || after_rule || superseded);
-        self.here.starts_with("no meaning: ") != tested
+        let reasons = ["no meaning: ", "not offered: "];
+        if reasons.iter().any(|reason| self.here.starts_with(reason)) {
+            return tests.is_empty();
+        }
+        let elsewhere = self.here.contains("superseded") || self.here.starts_with("see ");
+        match prefix {
+            Some(prefix) if !elsewhere => {
+                let prefix = prefix(&self.rule);
+                tests.iter().any(|test| test.starts_with(&prefix))
+            }
+            _ => !tests.is_empty(),
+        }
     }
 }
 
 impl Rules {
+    /// Fails the test unless the table has every rule once and in order, each with tests that exist, or with a reason why not.
+    ///
+    /// # Panics
+    /// If it has not.
+    pub fn check(&self) {
+        let rows = self.rows();
+        let found: Vec<&str> = rows.iter().map(|row| row.rule.as_str()).collect();
+        assert_eq!(found, self.rules, "{}", self.file);
+        let functions = functions(self.sources);
+        for row in &rows {
+            let (rule, here) = (&row.rule, &row.here);
+            assert!(row.is_answered(self.prefix), "{rule}: {here}");
+            for test in row.tests() {
+                assert!(functions.contains(test), "{rule}: there is no {test}");
+            }
+        }
+    }
+
+    /// The rows of all tables in the file whose last column is headed `here`.
     fn rows(&self) -> Vec<Row> {
         let path = root().join("docs").join(self.file);
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
-        let is_rule = |line: &&str| line.starts_with("| R-") || line.starts_with("| B-");
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
         let row = |line: &str| {
             let columns: Vec<&str> = line.split('|').map(str::trim).collect();
             let [_, rule, _, here, _] = columns[..] else {
@@ -59,41 +86,21 @@ impl Rules {
                 here: here.to_owned(),
             }
         };
-        text.lines().filter(is_rule).map(row).collect()
+        lines.map(row).filter(|row| row.here != "here").collect()
     }
+}
 
-    /// # Panics
-    /// If a rule is missing, twice there, or out of order.
-    pub fn expect_all_in_order(&self) {
-        let numbered = self
-            .kinds
-            .iter()
-            .flat_map(|(kind, count)| (1..=*count).map(move |n| format!("{kind}-{n:02}")));
-        let better = self.better.iter().map(|n| format!("B-{n:02}"));
-        let expected: Vec<String> = numbered.chain(better).collect();
-        let found: Vec<String> = self.rows().into_iter().map(|row| row.rule).collect();
-        assert_eq!(found, expected, "{}", self.file);
-    }
+/// The numbers of the rules of one kind, as tables write them: `R-DA-01` and so on.
+pub fn numbered(kind: &str, numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
+    let numbers = numbers.into_iter();
+    numbers
+        .map(|number| format!("{kind}-{number:02}"))
+        .collect()
+}
 
-    /// # Panics
-    /// If a rule has neither tests nor a reason, or both.
-    pub fn expect_tests_or_reasons(&self) {
-        for row in self.rows() {
-            let answered = row.is_answered(self.tests_are_named_after_rules);
-            assert!(answered, "{}: {}", row.rule, row.here);
-        }
-    }
-
-    /// # Panics
-    /// If a test that a row names does not exist.
-    pub fn expect_named_tests_exist(&self) {
-        let functions = functions(self.sources);
-        for row in self.rows() {
-            for test in row.tests() {
-                assert!(functions.contains(test), "{}: there is no {test}", row.rule);
-            }
-        }
-    }
+/// How tests of `R-DA-01` begin: `r_da_01_`.
+pub fn after_the_rule(rule: &str) -> String {
+    rule.to_lowercase().replace('-', "_") + "_"
 }
 
 fn root() -> PathBuf {
@@ -130,7 +137,7 @@ mod tests {
             rule: "R-DA-01".into(),
             here: here.into(),
         };
-        assert_eq!(row.is_answered(true), expected, "{here}");
+        assert_eq!(row.is_answered(Some(after_the_rule)), expected, "{here}");
     }
 
     #[test]
@@ -139,6 +146,7 @@ mod tests {
         check("`r_da_02_it_is_so`", false);
         check("superseded by B-02: `b_02_it_is_better`", true);
         check("superseded by B-02", false);
+        check("see `r_da_02_it_is_so`", true);
         check("no meaning: it cannot be said", true);
         check("no meaning: it cannot be said, `r_da_01_it_is_so`", false);
         check("", false);

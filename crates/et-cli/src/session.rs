@@ -222,11 +222,15 @@ impl Session {
     }
 }
 
+/// Sets the inputs.
+pub(crate) fn set(method: &mut Method, inputs: &[et_module::Value]) -> Result<(), Error> {
+    let mut inputs = inputs.iter().enumerate();
+    inputs.try_for_each(|(index, value)| method.set_input(index, value))
+}
+
 /// Sets the inputs and runs.
 pub(crate) fn run(method: &mut Method, inputs: &[et_module::Value]) -> Result<(), Error> {
-    for (index, value) in inputs.iter().enumerate() {
-        method.set_input(index, value)?;
-    }
+    set(method, inputs)?;
     method.execute()
 }
 

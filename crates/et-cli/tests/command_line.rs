@@ -1,7 +1,10 @@
 //! The command as a shell sees it: exit status, streams, documents.
 
+use et_schema::ScalarType;
+use et_schema::builder::{MethodBuilder, ProgramBuilder};
+use et_schema::owned::Tensor as FileTensor;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn et(arguments: &[&str]) -> Output {
@@ -486,4 +489,40 @@ fn a_bench_times_loading_and_running_and_counts_memory_and_copies() {
     );
     check_failure(&["bench", model], 3, "add --simulate");
     check_failure(&["bench", model, "--iterations", "0"], 2, "--iterations");
+}
+
+/// A process that may not have the memory says so and ends by itself; a smaller program runs under the same limit.
+#[cfg(target_os = "linux")]
+#[test]
+fn too_little_memory_is_an_error_of_the_machine() {
+    let mut forward = MethodBuilder::new("forward");
+    let memory = forward.buffer(4 << 30);
+    let floats = || FileTensor::new(ScalarType::Float, &[2]);
+    let x = forward.input(floats().planned(memory, 0));
+    let out = forward.output(floats().planned(memory, 16));
+    forward.kernel("aten::relu.out", &[x, out, out]);
+    let mut program = ProgramBuilder::new();
+    program.method(forward);
+    let folder = tempfile::tempdir().unwrap();
+    let large = folder.path().join("large.pte");
+    std::fs::write(&large, program.to_bytes().unwrap()).unwrap();
+
+    let limited = |model: &Path| {
+        // 2 GiB of addresses, for the libraries and all.
+        let script = "ulimit -v 2097152 && exec \"$0\" run \"$1\"";
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", script, env!("CARGO_BIN_EXE_et")])
+            .arg(model);
+        shell.output().unwrap()
+    };
+    let output = limited(&large);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("planned buffer 1 (4294967296 bytes"),
+        "{said}"
+    );
+    let output = limited(&fixtures().join("linear/model.pte"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }

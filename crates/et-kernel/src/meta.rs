@@ -175,8 +175,8 @@ impl TensorMeta {
         }
         if sizes.len() != self.rank() {
             return Err(ShapeError::Rank {
-                expected: self.rank(),
-                found: sizes.len(),
+                expected: shown(&self.sizes),
+                found: shown(sizes),
             });
         }
         if self.dynamism == Dynamism::Static {
@@ -239,15 +239,19 @@ pub enum ShapeError {
         sizes: Box<str>,
     },
     /// A resize to another number of dimensions.
-    #[error("a tensor of {expected} dimensions cannot be given {found}")]
+    #[error(
+        "a tensor of shape {expected} cannot be given shape {found} of another number of dimensions"
+    )]
     Rank {
-        /// Dimensions it has.
-        expected: usize,
-        /// Dimensions asked for.
-        found: usize,
+        /// The shape it has, as a list.
+        expected: Box<str>,
+        /// The shape asked for.
+        found: Box<str>,
     },
     /// A resize of a tensor whose shape is fixed.
-    #[error("a tensor of fixed shape {expected} cannot be given shape {found}")]
+    #[error(
+        "a tensor of fixed shape {expected} cannot be given shape {found}; other shapes need a program that was exported with dynamic dimensions"
+    )]
     Static {
         /// The shape it has, as a list.
         expected: Box<str>,
@@ -385,8 +389,8 @@ mod tests {
         assert_eq!(
             meta.resize(&[6]),
             Err(ShapeError::Rank {
-                expected: 2,
-                found: 1
+                expected: shown(meta.sizes()),
+                found: "[6]".into()
             })
         );
         assert_eq!(meta, before);

@@ -12,6 +12,14 @@ pub enum MemoryError {
         /// Bytes asked for.
         nbytes: u64,
     },
+    /// The host has no room for a planned buffer.
+    #[error("cannot allocate planned buffer {memory_id} ({nbytes} bytes of host memory)")]
+    HostBuffer {
+        /// The buffer's id, counted from 1 as in files.
+        memory_id: u32,
+        /// Its size.
+        nbytes: u64,
+    },
     /// A planned buffer could not be allocated on its device.
     #[error("cannot allocate planned buffer {memory_id} ({nbytes} bytes on {device})")]
     Buffer {
@@ -125,7 +133,7 @@ impl MemoryError {
     /// A stable identifier for programs to match on.
     pub const fn id(&self) -> &'static str {
         match self {
-            Self::HostOutOfMemory { .. } => "memory.host-out-of-memory",
+            Self::HostOutOfMemory { .. } | Self::HostBuffer { .. } => "memory.host-out-of-memory",
             Self::Buffer { source, .. } | Self::Device(source) => source.id(),
             Self::OverBudget { .. } => "memory.over-budget",
             Self::ArenaLimit { .. } => "memory.arena-limit",
@@ -148,9 +156,10 @@ impl MemoryError {
                 nbytes,
                 ..
             } if offset_bytes.checked_add(*nbytes).is_none() => 0x12,
-            Self::HostOutOfMemory { .. } | Self::OutOfRange { .. } | Self::ArenaLimit { .. } => {
-                0x21
-            }
+            Self::HostOutOfMemory { .. }
+            | Self::HostBuffer { .. }
+            | Self::OutOfRange { .. }
+            | Self::ArenaLimit { .. } => 0x21,
             Self::Buffer { source, .. } | Self::Device(source) => source.code(),
             Self::OverBudget { .. } => 0x25,
             Self::WrongBuffer { .. }

@@ -28,7 +28,9 @@ impl PlannedBuffer {
             alignment,
         } = spec;
         if device.is_cpu() {
-            return HostBuffer::zeroed(nbytes, alignment).map(Self::Host);
+            let failed = |_| MemoryError::HostBuffer { memory_id, nbytes };
+            let buffer = HostBuffer::zeroed(nbytes, alignment).map_err(failed)?;
+            return Ok(Self::Host(buffer));
         }
         DeviceMemoryBuffer::zeroed_in(registry, nbytes, device, alignment)
             .map(Self::Device)
@@ -114,7 +116,7 @@ impl PlannedMemory {
     ///
     /// # Errors
     /// [`MemoryError::OverBudget`] before anything is allocated; [`MemoryError::Buffer`] or
-    /// [`MemoryError::HostOutOfMemory`] for the buffer that could not be had.
+    /// [`MemoryError::HostBuffer`] for the buffer that could not be had.
     pub fn allocate(
         plan: &MemoryPlan,
         registry: &DeviceAllocatorRegistry,

@@ -416,7 +416,8 @@ impl Method {
             };
             return Err(error.into());
         }
-        if meta.dim_order() == source.meta().dim_order() {
+        // Of another number of dimensions nothing can be made; the copy says so.
+        if meta.dim_order() == source.meta().dim_order() || meta.rank() != source.meta().rank() {
             return Ok(self.table.copy_from(value, source)?);
         }
         let order: SmallVec<[u8; 16]> = meta.dim_order().into();

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::progress::Counter;
 use crate::report::Report;
 use crate::session::{self, Session};
-use et_module::Program;
+use et_module::{Error, Method, Module, Program};
 use et_schema::ByteSource;
 use serde_json::Value as Json;
 use std::time::{Duration, Instant};
@@ -51,26 +51,38 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report, Failure> {
     let mut times = Vec::new();
 
     let (source, failure) = (session.source().clone(), session.failures());
-    let load_program = || Program::load(source.clone()).map(drop).map_err(&failure);
-    times.push((
-        "load program",
-        clock.time("loading the program", load_program)?,
-    ));
-    times.push(("load method", load_method(&clock, &mut session, &name)?));
+    let load_program = |_: &mut ()| Program::load(source.clone()).map(drop);
+    let load_program = clock.time("loading the program", &mut (), |_| Ok(()), load_program);
+    times.push(("load program", load_program.map_err(&failure)?));
+    let unload = |module: &mut Module| module.unload_method(&name).map(drop);
+    let load = |module: &mut Module| module.method(&name).map(drop);
+    let load_method = clock.time("loading the method", session.module(), unload, load);
+    times.push(("load method", load_method.map_err(&failure)?));
 
     let specs = session.specs(&name)?;
     let values = session.made_up(&name, &specs)?;
     let (method, inputs) = session.prepare(&name, &values, &specs)?;
     session::run(method, &inputs).map_err(&failure)?;
-    let execute = || method.execute().map_err(&failure);
-    times.push(("execute", clock.time("running", execute)?));
-    let heap = heap_blocks(|| method.execute().map_err(&failure))?;
-    let call = || {
-        session::run(method, &inputs)?;
-        (0..method.num_outputs()).try_for_each(|index| method.output_to_host(index).map(drop))
-    };
-    let mut call = call;
-    times.push(("call", clock.time("calling", || call().map_err(&failure))?));
+    // A run may reuse the memory of its inputs, so they are set again before each.
+    let execute = clock.time(
+        "running",
+        method,
+        |method| session::set(method, &inputs),
+        Method::execute,
+    );
+    times.push(("execute", execute.map_err(&failure)?));
+    session::set(method, &inputs).map_err(&failure)?;
+    let heap = heap_blocks(|| method.execute()).map_err(&failure)?;
+    let call = clock.time(
+        "calling",
+        method,
+        |_| Ok(()),
+        |method| {
+            session::run(method, &inputs)?;
+            (0..method.num_outputs()).try_for_each(|index| method.output_to_host(index).map(drop))
+        },
+    );
+    times.push(("call", call.map_err(&failure)?));
     drop(clock);
 
     let peak_resident = peak_resident();
@@ -96,15 +108,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report, Failure> {
     Ok(summary::report(&bench, session::device_type(&args.program)))
 }
 
-fn load_method(clock: &Clock, session: &mut Session, name: &str) -> Result<Times, Failure> {
-    let failure = session.failures();
-    let module = session.module();
-    clock.time("loading the method", || {
-        module.unload_method(name).map_err(&failure)?;
-        module.method(name).map(drop).map_err(&failure)
-    })
-}
-
 /// How often things are done, and a line on the terminal meanwhile.
 struct Clock {
     warmup: u32,
@@ -121,22 +124,26 @@ impl Clock {
         }
     }
 
-    /// Times something, each time by itself.
-    fn time(
+    /// Times `action` on something, each time by itself; `prepare` comes before each and is not timed.
+    fn time<T>(
         &self,
         what: &str,
-        mut action: impl FnMut() -> Result<(), Failure>,
-    ) -> Result<Times, Failure> {
+        on: &mut T,
+        prepare: impl Fn(&mut T) -> Result<(), Error>,
+        action: impl Fn(&mut T) -> Result<(), Error>,
+    ) -> Result<Times, Error> {
         self.counter
             .begin(what, u64::from(self.warmup) + u64::from(self.iterations));
         for _ in 0..self.warmup {
-            action()?;
+            prepare(on)?;
+            action(on)?;
             self.counter.advance();
         }
         let mut times = Vec::new();
         for _ in 0..self.iterations {
+            prepare(on)?;
             let start = Instant::now();
-            action()?;
+            action(on)?;
             times.push(start.elapsed());
             self.counter.advance();
         }
@@ -146,7 +153,7 @@ impl Clock {
 }
 
 /// Heap blocks that something takes, and their bytes.
-fn heap_blocks(action: impl FnOnce() -> Result<(), Failure>) -> Result<(u64, u64), Failure> {
+fn heap_blocks(action: impl FnOnce() -> Result<(), Error>) -> Result<(u64, u64), Error> {
     let before = crate::HEAP.stats();
     action()?;
     let taken = crate::HEAP.stats() - before;

@@ -66,7 +66,7 @@ fn blame(error: &Error) -> Blame {
         | ErrorKind::Read(
             ReadError::OutOfMemory(_) | ReadError::Source(SourceError::Failed { .. }),
         )
-        | ErrorKind::Memory(MemoryError::HostOutOfMemory { .. })
+        | ErrorKind::Memory(MemoryError::HostOutOfMemory { .. } | MemoryError::HostBuffer { .. })
         | ErrorKind::Duplicate(_) => Blame::Environment,
         _ => Blame::File,
     }

@@ -181,3 +181,19 @@ fn tensor_data_files_need_their_header() {
         "schema.header-missing"
     );
 }
+/// The example of the header that writers and readers of the format agree on.
+#[test]
+fn golden_eh00_the_bytes_of_a_header() {
+    let mut head = alloc::vec![0; 8];
+    head[4..8].copy_from_slice(b"ET12");
+    head.extend([0x65, 0x68, 0x30, 0x30, 0x20, 0x00, 0x00, 0x00]);
+    head.extend([0x44, 0x33, 0x44, 0x33, 0x22, 0x11, 0x22, 0x11]);
+    head.extend([0x88, 0x77, 0x88, 0x77, 0x66, 0x55, 0x66, 0x55]);
+    head.extend([0x22, 0x33, 0x22, 0x33, 0x44, 0x55, 0x44, 0x55]);
+    head.resize(64, 0);
+    let header = PteHeader::parse(&head).unwrap().unwrap();
+    assert_eq!(header.header_len, 32);
+    assert_eq!(header.program_size, 0x1122_1122_3344_3344);
+    assert_eq!(header.segment_base_offset, 0x5566_5566_7788_7788);
+    assert_eq!(header.segment_data_size, Some(0x5544_5544_3322_3322));
+}
