@@ -1,6 +1,8 @@
 //! Copies, to another element type or dimension order too.
 
-use et_kernel::{Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, TensorId};
+use et_kernel::{
+    Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, TensorId, TensorIn, TensorOut,
+};
 
 use crate::arguments::output;
 use crate::dispatch::{MOVABLE, compute};
@@ -47,6 +49,31 @@ pub(crate) fn convert_to(
     }
     context.resize_like(out, input)?;
     convert_elements(context, out, input)
+}
+
+/// Makes `out` the same as `input`, of the same type, and lends it along with `source` as that was before: `source` may lie over
+/// the output, and the output may be the input.
+pub(crate) fn copy_beside<'c>(
+    context: &'c mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+    source: TensorId,
+) -> Result<(TensorOut<'c>, TensorIn<'c>), KernelError> {
+    view::expect_same_dtype(context, out, input)?;
+    context.resize_like(out, input)?;
+    let in_place = context.place(out)? == context.place(input)?
+        && context.meta(out).dim_order() == context.meta(input).dim_order();
+    if in_place {
+        let ([out], [source]) = context.disjoint([out], [source])?;
+        return Ok((out, source));
+    }
+    let ([out], [input, source]) = context.disjoint([out], [input, source])?;
+    let to = TensorOut {
+        meta: out.meta,
+        bytes: &mut *out.bytes,
+    };
+    view::copy_region(to, &View::of(out.meta), input.bytes, &View::of(input.meta))?;
+    Ok((out, source))
 }
 
 /// `source`, broadcast to the shape of `like`, in the element type of `out`.

@@ -155,9 +155,9 @@ fn whole_steps(start: i64, end: i64, step: i64) -> Option<usize> {
 }
 
 fn fraction_steps(start: f64, end: f64, step: f64) -> Option<usize> {
-    let steps = ((end - start) / step).ceil();
-    // Whatever is no number fails both comparisons.
-    (steps >= 0.0 && steps < isize::MAX as f64).then_some(steps as usize)
+    let steps = (end - start) / step;
+    // Whatever is no number fails both comparisons; less than nothing is not rounded to nothing.
+    (steps >= 0.0 && steps < isize::MAX as f64).then_some(steps.ceil() as usize)
 }
 
 /// Counted in whole numbers where the output is, else in floating point numbers of full width.

@@ -1,18 +1,20 @@
 //! Operators that put tensors together, take them apart, or put one into another.
 
 use et_kernel::{
-    Arguments, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
+    Arguments, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId, TensorIn,
+    TensorMeta, TensorOut,
 };
+use et_memory::Arena;
 
 use crate::arguments::output;
 use crate::convert::{convert, element_bytes, fill};
-use crate::copies::convert_to;
+use crate::copies::copy_beside;
 use crate::dims::{self, Sizes, dim_index};
 use crate::dispatch::{MOVABLE, NUMBERS, word};
 use crate::elementwise::scratch;
 use crate::promote::promote;
 use crate::shape::{Slice, index_into};
-use crate::view::{self, View, words_mut};
+use crate::view::{self, View, expect_same_dtype, words_mut};
 
 const ANY: ScalarTypeSet = MOVABLE;
 
@@ -27,16 +29,13 @@ pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::select_scatter.out", ANY, select_scatter),
 ];
 
-/// Copies `input` to the region of `out` that starts at `start` along `dim`; to the one index there if `input` does not have
-/// that dimension. Elements are converted to the output's type.
+/// Copies `input` to a region of `out`. Elements are converted to the output's type.
 fn put(
-    context: &mut KernelContext<'_>,
-    out: TensorId,
-    input: TensorId,
+    temp: &Arena,
+    out: TensorOut<'_>,
+    input: TensorIn<'_>,
     region: &View,
 ) -> Result<(), KernelError> {
-    let temp = context.temp();
-    let ([out], [input]) = context.disjoint([out], [input])?;
     let view = View::of(input.meta);
     let (from, to) = (input.meta.dtype(), out.meta.dtype());
     if from == to {
@@ -47,6 +46,53 @@ fn put(
     let converted = scratch::<u8>(temp, nbytes)?;
     convert((from, input.bytes), (to, converted))?;
     view::copy_region(out, region, converted, &view)
+}
+
+/// Whether two tensors share bytes.
+fn overlap(context: &KernelContext<'_>, a: TensorId, b: TensorId) -> Result<bool, KernelError> {
+    let places = context.place(a)?.zip(context.place(b)?);
+    Ok(places.is_some_and(|(a, b)| a.overlaps(&b)))
+}
+
+/// Copies the tensors of list 0 to regions of `out`; `region` says which, or that the tensor counts for nothing.
+fn join(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    mut region: impl FnMut(usize, &TensorMeta, View) -> Option<View>,
+) -> Result<(), KernelError> {
+    let temp = context.temp();
+    let mut shared = false;
+    for id in tensors(context)? {
+        shared |= overlap(context, out, id?)?;
+    }
+    // The first must not be written over what is still to be read.
+    let mut aside = None;
+    if shared {
+        let meta = context.meta(out).clone();
+        let bytes = scratch::<u8>(temp, meta.nbytes())?;
+        aside = Some((meta, bytes));
+    }
+    for i in 0..tensor_count(context, 0)? {
+        let Some(id) = context.tensor_in_list(0, i)? else {
+            break;
+        };
+        let whole = View::of(context.meta(out));
+        let Some(region) = region(i, context.meta(id), whole) else {
+            continue;
+        };
+        if let Some((meta, bytes)) = &mut aside {
+            let ([], [input]) = context.disjoint([], [id])?;
+            put(temp, TensorOut { meta, bytes }, input, &region)?;
+        } else {
+            let ([out], [input]) = context.disjoint([out], [id])?;
+            put(temp, out, input, &region)?;
+        }
+    }
+    if let Some((_, bytes)) = aside {
+        let ([out], []) = context.disjoint([out], [])?;
+        out.bytes.copy_from_slice(bytes);
+    }
+    Ok(())
 }
 
 /// The length of a list of tensors, which an empty list of something else is not.
@@ -73,7 +119,6 @@ fn is_nothing(sizes: &[usize]) -> bool {
 
 fn cat(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let out = output(context, 2)?;
-    let count = tensor_count(context, 0)?;
     let mut like = None;
     let mut dtype: Option<ScalarType> = None;
     for id in tensors(context)? {
@@ -112,20 +157,14 @@ fn cat(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     dims::numel(&sizes)?;
     context.resize(out, &sizes)?;
     let mut start = 0;
-    for i in 0..count {
-        let Some(id) = context.tensor_in_list(0, i)? else {
-            break;
-        };
-        let own = context.meta(id).sizes();
-        if is_nothing(own) {
-            continue;
+    join(context, out, |_, meta, whole| {
+        if is_nothing(meta.sizes()) {
+            return None;
         }
-        let len = own[dim];
-        let region = View::of(context.meta(out)).slice(dim, start, 1, len);
-        put(context, out, id, &region)?;
+        let len = meta.sizes()[dim];
         start += len;
-    }
-    Ok(())
+        Some(whole.slice(dim, start - len, 1, len))
+    })
 }
 
 fn id_sizes(sizes: &[usize]) -> Sizes {
@@ -159,14 +198,7 @@ fn stack(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     sizes.insert(dim, count);
     dims::numel(&sizes)?;
     context.resize(out, &sizes)?;
-    for i in 0..count {
-        let Some(id) = context.tensor_in_list(0, i)? else {
-            break;
-        };
-        let region = View::of(context.meta(out)).select(dim, i);
-        put(context, out, id, &region)?;
-    }
-    Ok(())
+    join(context, out, |i, _, whole| Some(whole.select(dim, i)))
 }
 
 /// The outputs of an operator that makes several: a list at `at`, which may be named once more.
@@ -191,6 +223,44 @@ fn expect_outputs(context: &KernelContext<'_>, at: usize, parts: usize) -> Resul
     )))
 }
 
+/// Makes the outputs of list `at` copies of parts of `input`; `part` is a part's view of the whole.
+fn take_apart(
+    context: &mut KernelContext<'_>,
+    input: TensorId,
+    at: usize,
+    parts: usize,
+    part: impl Fn(usize, View) -> View,
+) -> Result<(), KernelError> {
+    expect_outputs(context, at, parts)?;
+    let whole = View::of(context.meta(input));
+    let mut shared = false;
+    for i in 0..parts {
+        let out = part_output(context, at, i)?;
+        expect_same_dtype(context, out, input)?;
+        context.resize(out, &part(i, whole.clone()).sizes)?;
+        shared |= overlap(context, out, input)?;
+    }
+    if !shared || parts == 1 {
+        for i in 0..parts {
+            let out = part_output(context, at, i)?;
+            view::copy(context, out, input, &part(i, whole.clone()))?;
+        }
+        return Ok(());
+    }
+    // The first must not be written over what is still to be read.
+    let nbytes = context.meta(input).nbytes();
+    let aside = scratch::<u8>(context.temp(), nbytes)?;
+    let ([], [from]) = context.disjoint([], [input])?;
+    aside.copy_from_slice(from.bytes);
+    for i in 0..parts {
+        let out = part_output(context, at, i)?;
+        let ([out], []) = context.disjoint([out], [])?;
+        let region = View::of(out.meta);
+        view::copy_region(out, &region, aside, &part(i, whole.clone()))?;
+    }
+    Ok(())
+}
+
 fn split(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let input = context.tensor(0)?;
     let part = dims::size("the size of a part", context.int(1)?)?;
@@ -203,13 +273,10 @@ fn split(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     } else {
         size.div_ceil(part).max(1)
     };
-    expect_outputs(context, 3, parts)?;
-    for i in 0..parts {
-        let (start, out) = (i * part, part_output(context, 3, i)?);
-        let view = View::of(context.meta(input)).slice(dim, start, 1, part.min(size - start));
-        view::copy(context, out, input, &view)?;
-    }
-    Ok(())
+    take_apart(context, input, 3, parts, |i, whole| {
+        let start = i * part;
+        whole.slice(dim, start, 1, part.min(size - start))
+    })
 }
 
 /// Argument 2 as a dimension of the input, and its size.
@@ -234,15 +301,10 @@ fn split_with_sizes(context: &mut KernelContext<'_>) -> Result<(), KernelError> 
             "parts {sizes:?} do not make up a size of {size}"
         )));
     }
-    expect_outputs(context, 3, sizes.len())?;
-    let mut start = 0;
-    for (i, &part) in sizes.iter().enumerate() {
-        let out = part_output(context, 3, i)?;
-        let view = View::of(context.meta(input)).slice(dim, start, 1, part);
-        view::copy(context, out, input, &view)?;
-        start += part;
-    }
-    Ok(())
+    take_apart(context, input, 3, sizes.len(), |i, whole| {
+        let start = sizes[..i].iter().sum();
+        whole.slice(dim, start, 1, sizes[i])
+    })
 }
 
 fn unbind(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -252,20 +314,14 @@ fn unbind(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let Some(&size) = meta.sizes().get(dim) else {
         return Err(KernelError::invalid("the input has no dimension to cut"));
     };
-    expect_outputs(context, 2, size)?;
-    for i in 0..size {
-        let out = part_output(context, 2, i)?;
-        let view = View::of(context.meta(input)).select(dim, i);
-        view::copy(context, out, input, &view)?;
-    }
-    Ok(())
+    take_apart(context, input, 2, size, |i, whole| whole.select(dim, i))
 }
 
 /// `constant_pad_nd(self, pad, value)`: pairs of paddings from the last dimension on; negative ones cut off.
 fn pad(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (input, pad, value) = (context.tensor(0)?, context.int_list(1)?, context.scalar(2)?);
     let out = output(context, 3)?;
-    view::expect_same_dtype(context, out, input)?;
+    expect_same_dtype(context, out, input)?;
     let element = element_bytes(context.meta(out).dtype(), value)?;
     let mut view = View::of(context.meta(input));
     let rank = view.sizes.len();
@@ -320,7 +376,7 @@ fn scatter_view(
     region: impl Fn(View) -> View,
 ) -> Result<(), KernelError> {
     let (input, source) = (context.tensor(0)?, context.tensor(1)?);
-    view::expect_same_dtype(context, out, input)?;
+    expect_same_dtype(context, out, input)?;
     let wanted = region(View::of(context.meta(input))).sizes;
     if wanted[..] != *context.meta(source).sizes() {
         return Err(KernelError::invalid(format!(
@@ -328,9 +384,10 @@ fn scatter_view(
             context.meta(source).sizes()
         )));
     }
-    convert_to(context, out, input)?;
-    let region = region(View::of(context.meta(out)));
-    put(context, out, source, &region)
+    let temp = context.temp();
+    let (out, source) = copy_beside(context, out, input, source)?;
+    let region = region(View::of(out.meta));
+    put(temp, out, source, &region)
 }
 
 fn slice_scatter(context: &mut KernelContext<'_>) -> Result<(), KernelError> {

@@ -5,7 +5,7 @@ use et_kernel::{
 };
 
 use crate::arguments::output;
-use crate::convert::{as_compute, as_dense, write_compute};
+use crate::convert::{as_compute, as_dense, write_compute, write_dense};
 use crate::dims::{Walk, dim_index};
 use crate::dispatch::{compute, expect_dtype};
 use crate::elementwise::scratch;
@@ -359,11 +359,11 @@ fn write_parameters(
         let most = crate::reduce::lanes(f32::NEG_INFINITY, part, f32::max);
         parameters([least, most].map(f64::from), bounds, eps)
     };
-    write_compute::<f64>(temp, scales, |to| {
+    write_dense::<f64>(temp, scales, |to| {
         to.iter_mut().enumerate().for_each(|(i, to)| *to = of(i).0);
         Ok(())
     })?;
-    write_compute::<i64>(temp, zero_points, |to| {
+    write_dense::<i64>(temp, zero_points, |to| {
         to.iter_mut().enumerate().for_each(|(i, to)| *to = of(i).1);
         Ok(())
     })

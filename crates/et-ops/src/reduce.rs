@@ -5,14 +5,17 @@ mod fold;
 
 use et_kernel::{
     Arguments, Bool8, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
+    TensorIn, TensorOut,
 };
+use et_memory::Arena;
 
 use crate::arguments::{output, two_outputs};
 use crate::convert::{as_compute, write_compute};
 use crate::dims::{DimSet, Sizes, Walk, dim_index, dim_set};
 use crate::dispatch::{NUMBERS, REAL, compute, expect_dtype};
 use crate::number::{Compute, Number};
-use fold::{All, Any, Deviation, Fold, Least, Most, Product, Sum};
+use crate::view::expect_same_dtype;
+use fold::{All, Any, Deviation, Deviations, Fold, Least, Most, Product, Sum};
 
 pub(crate) use extreme::KERNELS as EXTREME_KERNELS;
 pub(crate) use fold::{lanes, sum};
@@ -89,12 +92,7 @@ pub(crate) const KERNELS: &[Kernel] = &[
         let out = output(c, 4)?;
         spread(c, out, Along::listed(c, 1, 3)?, correction(c)?, false)
     }),
-    Kernel::new("aten::var_mean.correction_out", FLOATING, |c| {
-        let [variance, mean] = two_outputs(c, 4)?;
-        let along = Along::listed(c, 1, 3)?;
-        spread(c, variance, along, correction(c)?, false)?;
-        total(c, mean, along, Total::Mean)
-    }),
+    Kernel::new("aten::var_mean.correction_out", FLOATING, spread_and_mean),
     Kernel::new("aten::var.out", FLOATING, |c| {
         let out = output(c, 4)?;
         spread(c, out, Along::listed(c, 1, 3)?, unbiased(c)?, false)
@@ -177,6 +175,18 @@ fn reduce<C: Compute, O: Number, F: Fold<C>>(
     context.resize(out, &sizes)?;
     let temp = context.temp();
     let ([out], [input]) = context.disjoint([out], [input])?;
+    reduce_to(temp, out, input, along, fold, finish)
+}
+
+/// The same of tensors that are apart, to an output of the right shape.
+fn reduce_to<C: Compute, O: Number, F: Fold<C>>(
+    temp: &Arena,
+    out: TensorOut<'_>,
+    input: TensorIn<'_>,
+    along: Along,
+    fold: F,
+    finish: impl Fn(F::State, usize) -> O,
+) -> Result<(), KernelError> {
     let meta = input.meta;
     // Both walks follow the input's memory.
     let order = || meta.dim_order().iter().map(|&dim| usize::from(dim));
@@ -249,7 +259,7 @@ fn most(
             "the largest or smallest of no elements",
         ));
     }
-    crate::view::expect_same_dtype(context, out, context.tensor(0)?)?;
+    expect_same_dtype(context, out, context.tensor(0)?)?;
     compute!(real_and_bool, "the input", dtype, C => {
         if largest {
             reduce::<C, C, _>(context, out, along, Most, |most, _| most)
@@ -286,6 +296,33 @@ fn unbiased(context: &KernelContext<'_>) -> Result<f64, KernelError> {
     Ok(f64::from(u8::from(context.boolean(2)?)))
 }
 
+/// `var_mean(self, dim, correction, keepdim, variance, mean)`. The input is read twice before either is written over it.
+fn spread_and_mean(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, outputs) = (context.tensor(0)?, two_outputs(context, 4)?);
+    let (along, correction) = (Along::listed(context, 1, 3)?, correction(context)?);
+    let dtype = context.meta(input).dtype();
+    expect_dtype("the input", dtype, FLOATING)?;
+    let sizes = along.sizes(context.meta(input).sizes());
+    for out in outputs {
+        expect_same_dtype(context, out, input)?;
+        context.resize(out, &sizes)?;
+    }
+    let temp = context.temp();
+    let ([variance, mean], [input]) = context.disjoint(outputs, [input])?;
+    compute!(floating, "the input", dtype, C => {
+        let spread = |state, n| spread_of::<C>(state, n, correction, false);
+        reduce_to::<C, C, _>(temp, variance, input, along, Deviation, spread)?;
+        reduce_to::<C, C, _>(temp, mean, input, along, Sum, |sum, n| {
+            C::from_f64(sum.as_f64() / n as f64)
+        })
+    })
+}
+
+fn spread_of<C: Compute>(state: Deviations, n: usize, correction: f64, root: bool) -> C {
+    let variance = state.squares / (n as f64 - correction).max(0.0);
+    C::from_f64(if root { variance.sqrt() } else { variance })
+}
+
 /// The variance, or its square root.
 fn spread(
     context: &mut KernelContext<'_>,
@@ -298,8 +335,7 @@ fn spread(
     expect_dtype("the input", context.meta(input).dtype(), FLOATING)?;
     compute!(floating, "the output", context.meta(out).dtype(), C => {
         reduce::<C, C, _>(context, out, along, Deviation, |state, n| {
-            let variance = state.squares / (n as f64 - correction).max(0.0);
-            C::from_f64(if root { variance.sqrt() } else { variance })
+            spread_of::<C>(state, n, correction, root)
         })
     })
 }

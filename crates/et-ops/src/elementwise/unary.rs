@@ -76,12 +76,11 @@ pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::atan.out", NUMBERS, |c| {
         float(c, f32::atan, f64::atan)
     }),
+    // Those of `std` overflow for the largest numbers.
     Kernel::new("aten::asinh.out", NUMBERS, |c| {
-        float(c, f32::asinh, f64::asinh)
+        float(c, libm::asinhf, libm::asinh)
     }),
-    Kernel::new("aten::acosh.out", NUMBERS, |c| {
-        float(c, f32::acosh, f64::acosh)
-    }),
+    Kernel::new("aten::acosh.out", NUMBERS, |c| float(c, acosh_f32, acosh)),
     Kernel::new("aten::atanh.out", NUMBERS, |c| {
         float(c, f32::atanh, f64::atanh)
     }),
@@ -124,6 +123,16 @@ pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::hardtanh.out", REAL, hardtanh),
     Kernel::new("aten::logit.out", NUMBERS, logit),
 ];
+
+/// The area cosine, which numbers below 1 do not have (and for which `libm` has a number all the same).
+fn acosh(x: f64) -> f64 {
+    if x < 1.0 { f64::NAN } else { libm::acosh(x) }
+}
+
+/// The same in single width.
+fn acosh_f32(x: f32) -> f32 {
+    if x < 1.0 { f32::NAN } else { libm::acoshf(x) }
+}
 
 #[derive(Clone, Copy)]
 enum Same {

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::along::{Put, added};
 use super::{read_indices, wrap};
 use crate::arguments::output;
-use crate::copies::convert_to;
+use crate::copies::copy_beside;
 use crate::dims::{self, Sizes, Strides, Walk};
 use crate::dispatch::{MOVABLE, NUMBERS, element, word};
 use crate::elementwise::scratch;
@@ -265,8 +265,7 @@ fn index_put(
     let selection = Selection::new(context, temp, &of)?;
     let sizes = selection.sizes(&of);
     let strides = dims::broadcast_strides(context.meta(values), &sizes)?;
-    convert_to(context, out, input)?;
-    let ([out], [values]) = context.disjoint([out], [values])?;
+    let (out, values) = copy_beside(context, out, input, values)?;
     let walk = selection.walk(&of, &strides);
     match put {
         Put::Set => word!(out.meta.dtype(), T => {

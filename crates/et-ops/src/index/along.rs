@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::{read_indices, wrap};
 use crate::arguments::output;
-use crate::copies::convert_to;
+use crate::copies::copy_beside;
 use crate::dims::{self, Sizes, Walk, dim_index};
 use crate::dispatch::{MOVABLE, NUMBERS, element, word};
 use crate::number::{Compute, Number};
@@ -207,7 +207,6 @@ fn scatter(
     }
     let temp = context.temp();
     let indices = read_indices(context, temp, index)?;
-    // The source may lie over the output, which is about to be written.
     let source_view = match source {
         Source::Tensor(id) => Some(View::of(context.meta(id))),
         Source::Number(_) => None,
@@ -216,8 +215,7 @@ fn scatter(
         Source::Tensor(id) => id,
         Source::Number(_) => index,
     };
-    convert_to(context, out, input)?;
-    let ([out], [from]) = context.disjoint([out], [source_id])?;
+    let (out, from) = copy_beside(context, out, input, source_id)?;
     let walk = scatter_walk(&out, &shape, dim, source_view.as_ref());
     let (_, step, size) = without(&View::of(out.meta), dim);
     element!("the output", out.meta.dtype(), T => {
