@@ -43,7 +43,7 @@ const CONSUMERS: &[Consumer] = &[
     consumer!("et-ops", beside & ["et-kernel"]),
     consumer!("et-planner", beside & []),
     consumer!("et-module", beside & ["et-kernel", "et-device"]),
-    consumer!("et-cuda", beside & ["et-device"], features & ["cuda-13000"]),
+    consumer!("et-cuda", beside & ["et-device"]),
 ];
 
 /// Packages that nobody depends on.
