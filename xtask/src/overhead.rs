@@ -34,6 +34,8 @@ struct Cost {
     bare: u64,
     /// On a thread that has the device's context, and on one that has none.
     ours: [u64; 2],
+    /// Nanoseconds above the bare calls, on a thread that has none, on this machine at this moment.
+    nanoseconds: Option<u64>,
 }
 
 /// Runs the example under valgrind and prints its costs; an error if one is above the limit.
@@ -48,6 +50,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         measure(&example, arguments, &file)
     });
     let (current, none) = (current?, none?);
+    let plain = process::output(&mut process::tool(&example.to_string_lossy()))?;
+    let times = times(&plain);
     let cost = |(function, name): (&str, &'static str)| -> Result<Cost> {
         let of = |costs: &BTreeMap<String, u64>, prefix: &str| {
             let function = format!("{prefix}_{function}");
@@ -58,6 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             name,
             bare: of(&none, "bare")?,
             ours: [of(&current, "ours")?, of(&none, "ours")?],
+            nanoseconds: times.get(name).copied(),
         })
     };
     let costs: Result<Vec<Cost>> = OPERATIONS.into_iter().map(cost).collect();
@@ -107,6 +112,21 @@ fn inclusive(profile: &str) -> BTreeMap<String, u64> {
     costs
 }
 
+/// How much longer ours takes than the bare calls, by the operation's name, in lines `name | bare ours`.
+fn times(text: &str) -> BTreeMap<&str, u64> {
+    let mut added = BTreeMap::new();
+    for (name, figures) in text.lines().filter_map(|line| line.split_once('|')) {
+        let figures: Vec<u64> = figures
+            .split_whitespace()
+            .filter_map(|figure| figure.parse().ok())
+            .collect();
+        if let [bare, ours] = figures[..] {
+            added.insert(name.trim_end(), ours.saturating_sub(bare));
+        }
+    }
+    added
+}
+
 fn is_measured(name: &str) -> bool {
     name.starts_with("bare_") || name.starts_with("ours_")
 }
@@ -118,17 +138,29 @@ fn short(name: &str) -> &str {
 
 fn report(costs: &[Cost], limit: u64) -> Result<()> {
     let mut table = Table::new();
-    table.set_header(["operation", "bare", "ours", "added", "added, no context"]);
+    table.set_header([
+        "operation",
+        "bare",
+        "ours",
+        "added",
+        "added, no context",
+        "ns",
+    ]);
     for cost in costs {
         let added = cost.ours.map(|ours| ours.saturating_sub(cost.bare));
         let cells = [cost.bare, cost.ours[0], added[0], added[1]];
         let mut row = vec![cost.name.to_owned()];
         row.extend(cells.map(|cell| cell.to_string()));
+        row.push(
+            cost.nanoseconds
+                .map_or_else(String::new, |ns| ns.to_string()),
+        );
         table.add_row(row);
     }
     console::line(format_args!("{}", console::plain(&mut table)));
     console::line(format_args!(
-        "instructions per operation; the bare calls of a driver that does nothing, and the allocator on it"
+        "instructions per operation; the bare calls of a driver that does nothing, and the allocator on it; the last column \
+         is nanoseconds added, on this machine"
     ));
     let most = costs
         .iter()
@@ -145,6 +177,12 @@ fn report(costs: &[Cost], limit: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_read_line_by_line() {
+        let read = times("operation   | bare ns ours ns\ncopy in     |       4      23\n");
+        assert_eq!(read, BTreeMap::from([("copy in", 19)]));
+    }
 
     #[test]
     fn the_cheapest_call_of_each_function_counts() {

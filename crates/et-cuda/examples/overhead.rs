@@ -121,7 +121,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         // SAFETY: the one context that this driver knows.
         let _ = unsafe { (bench.bare.set_current)(0x10) };
     }
-    println!("{:32} {:>10} {:>10}", "operation", "bare ns", "ours ns");
+    println!("{:32} | {:>10} {:>10}", "operation", "bare ns", "ours ns");
     for (name, bare, ours) in OPERATIONS {
         // Once for what is made at the first use.
         ours(&mut bench)?;
@@ -132,7 +132,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ours(&mut bench)?;
         let with = start.elapsed();
         let [without, with] = [without, with].map(|time| time.as_nanos() / u128::from(ROUNDS));
-        println!("{name:32} {without:>10} {with:>10}");
+        println!("{name:32} | {without:>10} {with:>10}");
     }
     // SAFETY: both blocks are ours, and nothing uses them.
     unsafe { bench.cuda.deallocate(a, INDEX)? };
