@@ -51,6 +51,7 @@ impl DeviceType {
     }
 
     /// Whether memory of this type is ordinary host memory.
+    #[inline]
     pub const fn is_cpu(self) -> bool {
         self.0 == Self::CPU.0
     }
@@ -198,6 +199,7 @@ impl Device {
     }
 
     /// Whether this is host memory. Only the type counts: `cpu:3` is.
+    #[inline]
     pub const fn is_cpu(self) -> bool {
         self.device_type.is_cpu()
     }

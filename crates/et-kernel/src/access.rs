@@ -62,6 +62,7 @@ pub struct LockstepIn<'a> {
 
 impl<'a> LockstepIn<'a> {
     /// The description.
+    #[inline]
     pub fn meta(&self) -> &'a TensorMeta {
         self.meta
     }
@@ -111,6 +112,7 @@ pub struct LockstepOut<'a> {
 
 impl<'a> LockstepOut<'a> {
     /// The description.
+    #[inline]
     pub fn meta(&self) -> &'a TensorMeta {
         self.meta
     }
@@ -206,10 +208,13 @@ pub(crate) fn lockstep<'v, const IN: usize>(
     let mut in_spans = spans(inputs, |id| span(values, id))?;
     let mut in_place = [false; IN];
     for i in 0..IN {
+        if !in_spans[i].overlaps(out_span) {
+            continue;
+        }
         let meta = tensor(values, inputs[i]).meta();
         let same = in_spans[i] == out_span && meta.dtype().nbytes() == out_meta.dtype().nbytes();
-        in_place[i] = same && !out_span.is_empty() && meta.dim_order() == out_meta.dim_order();
-        if !in_place[i] && in_spans[i].overlaps(out_span) {
+        in_place[i] = same && meta.dim_order() == out_meta.dim_order();
+        if !in_place[i] {
             in_spans[i] = copy_to(temp, meta, in_spans[i])?;
         }
     }
@@ -229,6 +234,7 @@ pub(crate) fn lockstep<'v, const IN: usize>(
 }
 
 /// Where the bytes of a tensor's present shape are; `None` if there are none.
+#[inline]
 pub(crate) fn place(tensor: &Tensor, id: TensorId) -> Result<Option<Place>, KernelError> {
     let nbytes = tensor.meta().nbytes() as u64;
     if nbytes == 0 {
@@ -245,6 +251,7 @@ pub(crate) fn place(tensor: &Tensor, id: TensorId) -> Result<Option<Place>, Kern
     Ok(Some(whole.subplace(0, nbytes).ok_or(short)?))
 }
 
+#[inline]
 pub(crate) fn expect_writable(tensor: &Tensor) -> Result<(), KernelError> {
     if tensor.is_read_only() {
         Err(TensorError::ReadOnly.into())
@@ -253,6 +260,7 @@ pub(crate) fn expect_writable(tensor: &Tensor) -> Result<(), KernelError> {
     }
 }
 
+#[inline]
 fn tensor(values: &[EValue], id: TensorId) -> &Tensor {
     values[id.0.position()]
         .as_tensor()
@@ -263,8 +271,29 @@ fn tensor(values: &[EValue], id: TensorId) -> &Tensor {
 const NOWHERE: HostSpan = HostSpan::new(std::ptr::NonNull::<u128>::dangling().cast(), 0);
 
 /// The host bytes of a tensor's present shape. A tensor of none has an empty span somewhere, aligned for any element.
+#[inline]
 fn span(values: &[EValue], id: TensorId) -> Result<HostSpan, KernelError> {
     let tensor = tensor(values, id);
+    if let Some(span) = host_span(tensor) {
+        return Ok(span);
+    }
+    other_span(tensor, id)
+}
+
+/// The usual case of [`span`].
+#[inline]
+fn host_span(tensor: &Tensor) -> Option<HostSpan> {
+    let Some(Place::Host(whole)) = tensor.place() else {
+        return None;
+    };
+    let fits = tensor.device().is_cpu() && tensor.meta().numel() > 0;
+    fits.then(|| whole.subspan(0, tensor.meta().nbytes()))
+        .flatten()
+}
+
+/// [`span`] of a tensor without elements, or what is wrong.
+#[cold]
+fn other_span(tensor: &Tensor, id: TensorId) -> Result<HostSpan, KernelError> {
     if !tensor.device().is_cpu() {
         return Err(KernelError::OnDevice {
             device: tensor.device(),
@@ -277,6 +306,7 @@ fn span(values: &[EValue], id: TensorId) -> Result<HostSpan, KernelError> {
     }
 }
 
+#[inline]
 fn writable_span(values: &[EValue], id: TensorId) -> Result<HostSpan, KernelError> {
     expect_writable(tensor(values, id))?;
     span(values, id)
@@ -298,6 +328,7 @@ fn part<T: Element>(span: HostSpan, start: usize, len: usize) -> Result<HostSpan
     part.ok_or_else(|| KernelError::invalid("a block of elements is outside its tensor"))
 }
 
+#[inline]
 fn expect_dtype<T: Element>(meta: &TensorMeta) -> Result<(), KernelError> {
     let (expected, found) = (T::DTYPE, meta.dtype());
     if expected == found {

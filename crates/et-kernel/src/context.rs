@@ -1,6 +1,6 @@
 //! What a kernel or a delegate is called with.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use et_device::Device;
@@ -33,10 +33,12 @@ pub struct KernelContext<'a> {
 }
 
 impl Arguments for KernelContext<'_> {
+    #[inline]
     fn values(&self) -> &[EValue] {
         self.values
     }
 
+    #[inline]
     fn indices(&self) -> &[ValueIndex] {
         self.call.arguments
     }
@@ -44,11 +46,13 @@ impl Arguments for KernelContext<'_> {
 
 impl<'a> KernelContext<'a> {
     /// A call on a method's value table; see [`ValueTable::call`](crate::ValueTable::call).
+    #[inline]
     pub(crate) fn new(values: &'a mut [EValue], call: Call<'a>) -> Self {
         Self { values, call }
     }
 
     /// Scratch memory, taken back after the call. What it holds at first is unspecified.
+    #[inline]
     pub fn temp(&self) -> &'a Arena {
         self.call.temp
     }
@@ -64,6 +68,7 @@ impl<'a> KernelContext<'a> {
     }
 
     /// What `prepare` made for this instruction, if that is a `T`. Can be taken once per call.
+    #[inline]
     pub fn take_state<T: 'static>(&mut self) -> Option<&'a mut T> {
         self.call.state.take()?.downcast_mut()
     }
@@ -264,6 +269,7 @@ impl<'a> KernelContext<'a> {
         tensors.map(Tensor::argument_place).collect()
     }
 
+    #[inline]
     fn table_tensor_mut(&mut self, id: TensorId) -> &mut Tensor {
         self.values[id.0.position()]
             .as_tensor_mut()
@@ -294,13 +300,29 @@ impl fmt::Debug for KernelContext<'_> {
     }
 }
 
+/// An instruction that reads the result of the one before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Follower<'a> {
+    name: &'a str,
+    arguments: &'a [ValueIndex],
+}
+
+impl<'a> Follower<'a> {
+    /// A call of operator `name`.
+    pub const fn new(name: &'a str, arguments: &'a [ValueIndex]) -> Self {
+        Self { name, arguments }
+    }
+}
+
 /// What a kernel's `prepare` is called with, once, when the method is loaded. Shapes are the bounds.
 #[derive(Debug)]
 pub struct PrepareContext<'a> {
     values: &'a [EValue],
     arguments: &'a [ValueIndex],
     constants: &'a [bool],
+    allowance: &'a Cell<u64>,
     environment: &'a Environment,
+    followers: &'a [Follower<'a>],
 }
 
 impl Arguments for PrepareContext<'_> {
@@ -319,14 +341,46 @@ impl<'a> PrepareContext<'a> {
         values: &'a [EValue],
         arguments: &'a [ValueIndex],
         constants: &'a [bool],
+        allowance: &'a Cell<u64>,
         environment: &'a Environment,
     ) -> Self {
         Self {
             values,
             arguments,
             constants,
+            allowance,
             environment,
+            followers: &[],
         }
+    }
+
+    /// The same with the instructions behind this one, each of which alone sees the result of the one before it.
+    #[must_use]
+    pub const fn with_followers(mut self, followers: &'a [Follower<'a>]) -> Self {
+        self.followers = followers;
+        self
+    }
+
+    /// The operator and the arguments of a follower: an instruction behind this one which alone sees the result of the
+    /// one before it. A kernel may do such instructions in one go, see [`Prepared::absorbing`](crate::Prepared::absorbing);
+    /// only the result of the last is written then.
+    pub fn follower(&self, index: usize) -> Option<(&'a str, Self)> {
+        let follower = self.followers.get(index)?;
+        let context = Self {
+            arguments: follower.arguments,
+            followers: &[],
+            ..*self
+        };
+        Some((follower.name, context))
+    }
+
+    /// Whether the kernel may keep `nbytes` bytes more in its state. All kernels of a method together may keep about as much
+    /// as the method has constants, so that no program makes them keep more than it brings.
+    pub fn may_keep(&self, nbytes: usize) -> bool {
+        let left = u64::try_from(nbytes)
+            .ok()
+            .and_then(|nbytes| self.allowance.get().checked_sub(nbytes));
+        left.inspect(|&left| self.allowance.set(left)).is_some()
     }
 
     /// What the method is loaded with.
@@ -353,6 +407,7 @@ impl<'a> PrepareContext<'a> {
         };
         match self.value(argument) {
             Ok(EValue::IntList(items) | EValue::TensorList(items)) => items.iter().all(constant),
+            Ok(EValue::OptionalTensorList(items)) => items.iter().flatten().all(constant),
             Ok(_) => self.arguments.get(argument).is_some_and(constant),
             Err(_) => false,
         }

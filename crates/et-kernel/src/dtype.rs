@@ -89,6 +89,7 @@ impl ScalarType {
     }
 
     /// Bytes per element.
+    #[inline]
     pub const fn nbytes(self) -> usize {
         TYPES[self as usize].2
     }
@@ -99,6 +100,7 @@ impl ScalarType {
     }
 
     /// Whether this is a floating point type of 16 bits or more.
+    #[inline]
     pub const fn is_floating(self) -> bool {
         matches!(
             self,
@@ -173,6 +175,7 @@ impl ScalarTypeSet {
     }
 
     /// Whether `dtype` is in the set.
+    #[inline]
     pub const fn contains(self, dtype: ScalarType) -> bool {
         self.0 >> dtype as u32 & 1 == 1
     }
@@ -253,6 +256,7 @@ pub fn as_bytes_mut<T: Element>(elements: &mut [T]) -> &mut [u8] {
 }
 
 /// `bytes` as elements; `None` if the address is not aligned for `T` or the length not a multiple of its size.
+#[inline]
 pub fn from_bytes<T: Element>(bytes: &[u8]) -> Option<&[T]> {
     // SAFETY: any bytes are a valid `Element`.
     let (head, elements, tail) = unsafe { bytes.align_to::<T>() };
@@ -260,6 +264,7 @@ pub fn from_bytes<T: Element>(bytes: &[u8]) -> Option<&[T]> {
 }
 
 /// `bytes` as elements to write; `None` as for [`from_bytes`].
+#[inline]
 pub fn from_bytes_mut<T: Element>(bytes: &mut [u8]) -> Option<&mut [T]> {
     // SAFETY: any bytes are a valid `Element`, and an `Element` has no padding.
     let (head, elements, tail) = unsafe { bytes.align_to_mut::<T>() };

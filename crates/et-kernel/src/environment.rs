@@ -84,6 +84,7 @@ impl Environment {
     }
 
     /// Tells the observer, if there is one.
+    #[inline]
     pub fn emit(&self, event: &Event<'_>) {
         if let Some(hook) = &self.hook {
             hook.event(event);

@@ -23,6 +23,8 @@ pub struct Prepared {
     pub state: Option<StepState>,
     /// Bytes of scratch memory a run will take from the arena, for the largest shapes.
     pub scratch_nbytes: u64,
+    /// How many of [`PrepareContext::follower`]'s instructions a run does too. They are not run then.
+    pub absorbed: usize,
 }
 
 impl Prepared {
@@ -35,7 +37,7 @@ impl Prepared {
     pub fn with_state(state: impl Any + Send) -> Self {
         Self {
             state: Some(Box::new(state)),
-            scratch_nbytes: 0,
+            ..Self::default()
         }
     }
 
@@ -45,6 +47,13 @@ impl Prepared {
         self.scratch_nbytes = nbytes;
         self
     }
+
+    /// The same, doing the first `count` followers too.
+    #[must_use]
+    pub fn absorbing(mut self, count: usize) -> Self {
+        self.absorbed = count;
+        self
+    }
 }
 
 impl fmt::Debug for Prepared {
@@ -52,6 +61,7 @@ impl fmt::Debug for Prepared {
         f.debug_struct("Prepared")
             .field("state", &self.state.is_some())
             .field("scratch_nbytes", &self.scratch_nbytes)
+            .field("absorbed", &self.absorbed)
             .finish()
     }
 }
@@ -63,6 +73,7 @@ pub struct Kernel {
     dtypes: ScalarTypeSet,
     run: RunFn,
     prepare: Option<PrepareFn>,
+    is_pure: bool,
 }
 
 impl Kernel {
@@ -73,6 +84,7 @@ impl Kernel {
             dtypes,
             run,
             prepare: None,
+            is_pure: false,
         }
     }
 
@@ -81,6 +93,19 @@ impl Kernel {
     pub const fn with_prepare(mut self, prepare: PrepareFn) -> Self {
         self.prepare = Some(prepare);
         self
+    }
+
+    /// The same, saying that a run does nothing but write its last argument, and the same whenever the other arguments are
+    /// the same: where those never change, once is enough.
+    #[must_use]
+    pub const fn pure(mut self) -> Self {
+        self.is_pure = true;
+        self
+    }
+
+    /// Whether it is [`pure`](Self::pure).
+    pub const fn is_pure(&self) -> bool {
+        self.is_pure
     }
 
     /// The operator.

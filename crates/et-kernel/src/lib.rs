@@ -72,7 +72,7 @@ pub use backend::{
     Backend, BackendError, CompileSpec, Delegate, InitContext, Limits, NamedData, NamedDataError,
 };
 pub use bytes::SharedBytes;
-pub use context::{KernelContext, Overlap, PrepareContext};
+pub use context::{Follower, KernelContext, Overlap, PrepareContext};
 pub use copy::{COPY_KERNELS, Located, copy_located};
 pub use dtype::{
     Bool8, Element, ScalarType, ScalarTypeSet, as_bytes, as_bytes_mut, from_bytes, from_bytes_mut,

@@ -90,11 +90,13 @@ impl TensorMeta {
     }
 
     /// The element type.
+    #[inline]
     pub fn dtype(&self) -> ScalarType {
         self.dtype
     }
 
     /// Elements along each dimension.
+    #[inline]
     pub fn sizes(&self) -> &[usize] {
         &self.sizes
     }
@@ -107,11 +109,13 @@ impl TensorMeta {
     }
 
     /// How many elements apart neighbours along each dimension are.
+    #[inline]
     pub fn strides(&self) -> &[usize] {
         &self.strides
     }
 
     /// The dimensions, outermost first.
+    #[inline]
     pub fn dim_order(&self) -> &[u8] {
         &self.dim_order
     }
@@ -121,17 +125,30 @@ impl TensorMeta {
         self.dim_order.is_sorted()
     }
 
+    /// Whether the elements of both are at the same places: equal shapes in equal order.
+    #[inline]
+    pub fn is_laid_out_as(&self, other: &Self) -> bool {
+        fn equal<T: PartialEq>(one: &[T], other: &[T]) -> bool {
+            // Lists are short: a loop costs less than a call.
+            one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a == b)
+        }
+        equal(&self.sizes, &other.sizes) && equal(&self.dim_order, &other.dim_order)
+    }
+
     /// The number of dimensions.
+    #[inline]
     pub fn rank(&self) -> usize {
         self.sizes.len()
     }
 
     /// The number of elements.
+    #[inline]
     pub fn numel(&self) -> usize {
         self.numel
     }
 
     /// Bytes of the present shape.
+    #[inline]
     pub fn nbytes(&self) -> usize {
         // `new` and `resize` proved that this does not overflow.
         self.numel * self.dtype.nbytes()
@@ -148,16 +165,19 @@ impl TensorMeta {
     }
 
     /// Whether the shape may change.
+    #[inline]
     pub fn dynamism(&self) -> Dynamism {
         self.dynamism
     }
 
     /// Where the bytes are.
+    #[inline]
     pub fn device(&self) -> Device {
         self.device
     }
 
     /// What an element's address must be a multiple of.
+    #[inline]
     pub fn alignment(&self) -> Alignment {
         // Element sizes are 1, 2, 4, 8 or 16.
         Alignment::new(self.dtype.nbytes() as u64).unwrap_or(Alignment::ONE)

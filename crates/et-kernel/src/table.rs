@@ -1,6 +1,6 @@
 //! A method's values together with the memory that they live in.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,6 +33,8 @@ pub struct ValueTable {
     attached: bool,
     interrupt: Interrupt,
     views: RefCell<Vec<ValueIndex>>,
+    /// Bytes that kernels may still keep; see [`PrepareContext::may_keep`].
+    allowance: Cell<u64>,
 }
 
 impl ValueTable {
@@ -46,6 +48,7 @@ impl ValueTable {
             attached: true,
             interrupt: Interrupt::default(),
             views: RefCell::new(Vec::new()),
+            allowance: Cell::new(0),
         }
     }
 
@@ -485,6 +488,7 @@ impl ValueTable {
     ///
     /// # Errors
     /// [`TableError::Detached`].
+    #[inline]
     pub fn call<'a>(
         &'a mut self,
         arguments: &'a [ValueIndex],
@@ -525,13 +529,43 @@ impl ValueTable {
         environment: &'a Environment,
     ) -> Result<PrepareContext<'a>, TableError> {
         self.expect_attached()?;
-        let (values, constants) = (&self.values, &self.constants);
         Ok(PrepareContext::new(
-            values,
+            &self.values,
             arguments,
-            constants,
+            &self.constants,
+            &self.allowance,
             environment,
         ))
+    }
+
+    /// Lets kernels keep `nbytes` bytes in their states; see [`PrepareContext::may_keep`]. At first they may keep none.
+    pub fn allow(&mut self, nbytes: u64) {
+        self.allowance.set(nbytes);
+    }
+
+    /// Bytes that kernels may still keep.
+    pub fn allowance(&self) -> u64 {
+        self.allowance.get()
+    }
+
+    /// Lets `fill` write tensor `index` for good: it gets memory of its own and is the same in every run from then on. On an
+    /// error it stays a tensor that changes.
+    ///
+    /// # Errors
+    /// [`TableError`], of which `fill` makes its own too.
+    pub fn fix(
+        &mut self,
+        index: ValueIndex,
+        fill: impl FnOnce(&mut Self) -> Result<(), TableError>,
+    ) -> Result<(), TableError> {
+        let tensor = self.tensor_mut(index)?;
+        *tensor = Tensor::zeros(tensor.meta().clone())?;
+        fill(self)?;
+        self.tensor_mut(index)?.make_read_only();
+        if let Some(constant) = self.constants.get_mut(index.position()) {
+            *constant = true;
+        }
+        Ok(())
     }
 
     fn tensor_mut(&mut self, index: ValueIndex) -> Result<&mut Tensor, TableError> {
@@ -545,6 +579,7 @@ impl ValueTable {
             .ok_or(TableError::NotATensor { index })
     }
 
+    #[inline]
     fn expect_attached(&self) -> Result<(), TableError> {
         if self.attached {
             Ok(())

@@ -212,26 +212,31 @@ impl Tensor {
     }
 
     /// The description.
+    #[inline]
     pub fn meta(&self) -> &TensorMeta {
         &self.meta
     }
 
     /// The element type.
+    #[inline]
     pub fn dtype(&self) -> ScalarType {
         self.meta.dtype()
     }
 
     /// Elements along each dimension.
+    #[inline]
     pub fn sizes(&self) -> &[usize] {
         self.meta.sizes()
     }
 
     /// The device the bytes are on.
+    #[inline]
     pub fn device(&self) -> Device {
         self.meta.device()
     }
 
     /// Where the memory is (all of it, not only the present shape's); `None` if the tensor has none.
+    #[inline]
     pub fn place(&self) -> Option<Place> {
         self.view.as_ref().map_or(self.place, |view| view.place)
     }
@@ -401,6 +406,7 @@ impl Tensor {
     }
 
     /// Whether the bytes may not be written.
+    #[inline]
     pub fn is_read_only(&self) -> bool {
         match &self.view {
             Some(view) => view.guard.is_some(),
@@ -452,7 +458,16 @@ impl Tensor {
         });
     }
 
+    /// Nobody writes the tensor's own memory any more.
+    pub(crate) fn make_read_only(&mut self) {
+        self.owner = match std::mem::replace(&mut self.owner, Owner::Elsewhere) {
+            Owner::Host(buffer) => Owner::Shared(Arc::new(buffer)),
+            other => other,
+        };
+    }
+
     /// Whether the tensor's memory is its table's and stays so.
+    #[inline]
     pub(crate) fn is_planned(&self) -> bool {
         matches!(self.owner, Owner::Table)
     }

@@ -11,6 +11,7 @@ use crate::Tensor;
 pub struct ValueIndex(pub u32);
 
 impl ValueIndex {
+    #[inline]
     pub(crate) fn position(self) -> usize {
         // A `u32` fits a `usize` wherever this runs with a memory worth planning.
         self.0 as usize
@@ -70,6 +71,7 @@ impl EValue {
     }
 
     /// The tensor, if this is one.
+    #[inline]
     pub const fn as_tensor(&self) -> Option<&Tensor> {
         match self {
             Self::Tensor(tensor) => Some(tensor),
@@ -78,6 +80,7 @@ impl EValue {
     }
 
     /// The tensor, if this is one.
+    #[inline]
     pub const fn as_tensor_mut(&mut self) -> Option<&mut Tensor> {
         match self {
             Self::Tensor(tensor) => Some(tensor),
@@ -86,6 +89,7 @@ impl EValue {
     }
 
     /// The number or truth value, if this is one.
+    #[inline]
     pub const fn as_scalar(&self) -> Option<Scalar> {
         match *self {
             Self::Int(value) => Some(Scalar::Int(value)),

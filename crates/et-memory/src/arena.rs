@@ -123,6 +123,7 @@ impl Arena {
     }
 
     /// Takes all pieces back.
+    #[inline]
     pub fn reset(&mut self) {
         let blocks = self.blocks.get_mut();
         if blocks.len() > 1 {

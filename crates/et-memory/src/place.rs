@@ -22,6 +22,7 @@ unsafe impl Sync for HostSpan {}
 
 impl HostSpan {
     /// `len` bytes at `base`, which are (part of) one allocation or none.
+    #[inline]
     pub const fn new(base: NonNull<u8>, len: usize) -> Self {
         Self { base, len }
     }
@@ -45,21 +46,25 @@ impl HostSpan {
     }
 
     /// The first address.
+    #[inline]
     pub const fn base(self) -> NonNull<u8> {
         self.base
     }
 
     /// In bytes.
+    #[inline]
     pub const fn len(self) -> usize {
         self.len
     }
 
     /// Whether the span holds no byte.
+    #[inline]
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
 
     /// The `len` bytes that start `offset` bytes into this span, if they are inside it.
+    #[inline]
     pub fn subspan(self, offset: usize, len: usize) -> Option<Self> {
         let end = offset.checked_add(len)?;
         if end > self.len {
@@ -74,11 +79,13 @@ impl HostSpan {
     }
 
     /// Whether the address is a multiple of `alignment`.
+    #[inline]
     pub fn is_aligned(self, alignment: Alignment) -> bool {
         u64::try_from(self.base.addr().get()).is_ok_and(|address| alignment.divides(address))
     }
 
     /// Whether the two have a byte in common.
+    #[inline]
     pub fn overlaps(self, other: Self) -> bool {
         let (a, b) = (self.base.addr().get(), other.base.addr().get());
         let apart = match a.checked_sub(b) {
@@ -106,6 +113,7 @@ pub enum Place {
 
 impl Place {
     /// The device.
+    #[inline]
     pub const fn device(&self) -> Device {
         match self {
             Self::Host(_) => Device::CPU,
@@ -114,6 +122,7 @@ impl Place {
     }
 
     /// In bytes.
+    #[inline]
     pub fn nbytes(&self) -> u64 {
         match self {
             Self::Host(span) => u64::try_from(span.len()).unwrap_or(u64::MAX),
@@ -122,6 +131,7 @@ impl Place {
     }
 
     /// The `nbytes` bytes that start `offset_bytes` into this place, if they are inside it.
+    #[inline]
     pub fn subplace(self, offset_bytes: u64, nbytes: u64) -> Option<Self> {
         match self {
             Self::Host(span) => {
@@ -139,6 +149,7 @@ impl Place {
     }
 
     /// Whether the address is a multiple of `alignment`.
+    #[inline]
     pub fn is_aligned(&self, alignment: Alignment) -> bool {
         match self {
             Self::Host(span) => span.is_aligned(alignment),
@@ -147,6 +158,7 @@ impl Place {
     }
 
     /// Whether the two have a byte in common.
+    #[inline]
     pub fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Host(a), Self::Host(b)) => a.overlaps(*b),

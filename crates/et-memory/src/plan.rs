@@ -131,6 +131,12 @@ impl Budget {
         self
     }
 
+    /// How many bytes may be used on `device`; `None` without a limit.
+    pub fn limit_on(&self, device: Device) -> Option<u64> {
+        let known = self.0.iter().find(|(known, _)| *known == device);
+        known.map(|&(_, nbytes)| nbytes)
+    }
+
     /// Whether `plan` stays inside the limits.
     ///
     /// # Errors

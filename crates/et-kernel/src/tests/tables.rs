@@ -319,6 +319,59 @@ fn prepare_sees_constants_and_overlaps() {
     assert_eq!(context.constant_bytes(id(3)), Some(&[0, 0, 128, 63][..]));
     assert_eq!(context.constant_bytes(id(0)), None);
     assert!(context.is_constant(3) && !context.is_constant(0));
+    table.push(EValue::TensorList(vec![constant, x].into()));
+    let tensors = last(&table);
+    table.mark_constant();
+    table.push(EValue::OptionalTensorList(vec![None, Some(x)].into()));
+    let some = last(&table);
+    table.mark_constant();
+    table.push(EValue::OptionalTensorList(
+        vec![None, Some(constant)].into(),
+    ));
+    let others = last(&table);
+    table.mark_constant();
+    let lists = [tensors, some, others];
+    let context = table.prepare(&lists, &environment).unwrap();
+    assert_eq!(
+        [0, 1, 2].map(|i| context.is_constant(i)),
+        [false, false, true]
+    );
+    let context = table.prepare(&arguments, &environment).unwrap();
+    let id = |i| context.tensor(i).unwrap();
     let _: &TensorMeta = context.meta(id(0));
     assert_eq!(context.meta(id(0)).dtype(), ScalarType::Float);
+}
+
+#[test]
+fn a_fixed_tensor_is_a_constant_that_nobody_writes() {
+    let mut table = host_table(64);
+    let x = place(&mut table, floats(&[1]), 0);
+    let over = place(&mut table, floats(&[1]), 0);
+    let environment = Environment::default();
+    let filled = table.fix(x, |table| {
+        table.bytes_mut(x)?.copy_from_slice(&1.0f32.to_ne_bytes());
+        Ok(())
+    });
+    filled.unwrap();
+    table.bytes_mut(over).unwrap().fill(0xff);
+    assert_eq!(table.tensor(x).unwrap().as_slice::<f32>().unwrap(), [1.0]);
+    assert!(table.bytes_mut(x).is_err() && !table.is_planned(x).unwrap());
+    let arguments = [x];
+    assert!(
+        table
+            .prepare(&arguments, &environment)
+            .unwrap()
+            .is_constant(0)
+    );
+}
+
+#[test]
+fn kernels_keep_what_was_allowed_together() {
+    let mut table = host_table(64);
+    let environment = Environment::default();
+    assert!(!table.prepare(&[], &environment).unwrap().may_keep(1));
+    table.allow(10);
+    let context = table.prepare(&[], &environment).unwrap();
+    assert!(context.may_keep(6) && !context.may_keep(5) && context.may_keep(4));
+    assert_eq!(table.allowance(), 0);
 }
