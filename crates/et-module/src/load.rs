@@ -1,5 +1,6 @@
 //! From a verified method to one that runs: memory, values, delegates, steps, in this order.
 
+mod flow;
 mod lookup;
 mod steps;
 mod values;
@@ -27,6 +28,9 @@ pub(crate) type InitialisedSlots = BTreeSet<(u32, u64)>;
 
 /// How many programs may be nested in each other.
 const MAX_DEPTH: u32 = 8;
+
+/// Bytes that kernels may keep in a method of few constants.
+const KEPT_ANYWAY: u64 = 64 * 1024;
 
 /// How a method is loaded.
 #[derive(Debug)]
@@ -146,6 +150,7 @@ fn load(
         initial: Vec::new(),
         plain: Vec::new(),
         uploaded: BTreeMap::new(),
+        constants: BTreeMap::new(),
     };
     let map = &environment.device_map;
     let own = [
@@ -248,6 +253,8 @@ struct Loader<'a> {
     plain: Vec<(ValueIndex, EValue)>,
     /// Constants on devices, by what they are in the program.
     uploaded: BTreeMap<(ConstantKey, Device), ValueIndex>,
+    /// Bytes of each constant on the host.
+    constants: BTreeMap<ConstantKey, u64>,
 }
 
 impl Loader<'_> {
@@ -260,9 +267,18 @@ impl Loader<'_> {
     ) -> Result<Steps, Error> {
         self.values()?;
         let delegates = self.delegates(backends, limits)?;
+        self.table.allow(self.allowance(limits));
         let steps = self.steps(kernels, delegates)?;
         self.allocate_internal()?;
         Ok(steps)
+    }
+
+    /// How many bytes kernels may keep of what they make of constants: about as many as these have, inside the budget.
+    fn allowance(&self, limits: &Limits) -> u64 {
+        let constants: u64 = self.constants.values().sum();
+        let most = constants + constants / 2 + KEPT_ANYWAY;
+        let limit = limits.budget.limit_on(Device::CPU);
+        limit.map_or(most, |limit| limit.min(most))
     }
 
     /// Puts shared arenas back where they came from.

@@ -322,6 +322,7 @@ impl Method {
         Ok(())
     }
 
+    #[inline]
     fn advance(&mut self) -> Result<bool, Error> {
         let Some(position) = self.position else {
             return Ok(false);
@@ -354,6 +355,7 @@ impl Method {
     }
 
     /// Whether another instruction may run.
+    #[inline]
     fn may_go_on(&self) -> Result<(), ErrorKind> {
         if self.taken >= self.instruction_limit {
             let limit = self.instruction_limit;

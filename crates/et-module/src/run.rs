@@ -27,6 +27,7 @@ impl Position {
 type Failure = (ErrorKind, usize, String);
 
 /// Runs the step at `position`, and says which comes next; `None` at the end.
+#[inline]
 pub(crate) fn step(
     steps: &mut Steps,
     table: &mut ValueTable,
@@ -74,6 +75,7 @@ fn next_chain(steps: &Steps, chain: usize) -> Option<Position> {
 }
 
 /// Runs step `at`. A jump says to which instruction of its chain.
+#[inline]
 fn run(
     steps: &mut Steps,
     at: usize,
@@ -96,6 +98,7 @@ fn run(
             let mut context = table.call(&pool[arguments.clone()], state.as_mut(), environment)?;
             run(&mut context).map_err(failed)?;
         }
+        Step::Done { .. } => {}
         Step::Delegate { index, arguments } => {
             call_delegate(
                 &mut delegates[*index],

@@ -26,6 +26,10 @@ pub(crate) enum Step {
         state: Option<StepState>,
         name: usize,
     },
+    /// Nothing: what the operator would do was done at load, or is done by a step before.
+    Done {
+        name: usize,
+    },
     Delegate {
         index: usize,
         arguments: Range<usize>,
@@ -66,7 +70,7 @@ impl Steps {
     /// What events and errors call a step.
     pub(crate) fn name(&self, step: &Step) -> &str {
         match step {
-            Step::Kernel { name, .. } => &self.names[*name],
+            Step::Kernel { name, .. } | Step::Done { name } => &self.names[*name],
             Step::Delegate { index, .. } => &self.delegates[*index].backend,
             Step::Move { .. } => "move",
             Step::JumpFalse { .. } => "jump_false",

@@ -2,10 +2,14 @@
 
 use std::ops::Range;
 
-use et_kernel::{Backend, CompileSpec, Event, InitContext, Kernel, Limits, ValueIndex};
+use et_kernel::{
+    Backend, CompileSpec, Dynamism, Event, Follower, InitContext, Kernel, Limits, Prepared,
+    TensorMeta, ValueIndex,
+};
 use et_schema::{DelegateView, InstructionView};
 
 use super::Loader;
+use super::flow::Flow;
 use crate::Error;
 use crate::error::{ErrorKind, Place};
 use crate::meta::unsupported;
@@ -80,18 +84,16 @@ impl Loader<'_> {
             delegates,
             ..Steps::default()
         };
+        let flow = Flow::new(&self.plan);
         let mut scratch = 0;
         for chain in self.plan.chains() {
             let start = steps.steps.len();
-            for (instruction, view) in chain.instructions().enumerate() {
-                let step = self.step(
-                    instruction,
-                    &view,
-                    kernels,
-                    &mut steps.arguments,
-                    &mut scratch,
-                )?;
-                steps.steps.push(step);
+            let instructions: Vec<_> = chain.instructions().collect();
+            let mut at = 0;
+            while at < instructions.len() {
+                let absorbed =
+                    self.step(&flow, &instructions, at, kernels, &mut steps, &mut scratch)?;
+                at += 1 + absorbed;
             }
             steps.chains.push(start..steps.steps.len());
         }
@@ -100,62 +102,150 @@ impl Loader<'_> {
         Ok(steps)
     }
 
+    /// Adds the step of an instruction, and those of instructions behind it that it does too: how many those are.
     fn step(
-        &self,
-        instruction: usize,
-        view: &InstructionView<'_>,
+        &mut self,
+        flow: &Flow,
+        instructions: &[InstructionView<'_>],
+        at: usize,
         kernels: &[(Kernel, String)],
-        pool: &mut Vec<ValueIndex>,
+        steps: &mut Steps,
         scratch: &mut u64,
-    ) -> Result<Step, Error> {
-        match *view {
+    ) -> Result<usize, Error> {
+        let pool = &mut steps.arguments;
+        let step = match instructions[at] {
             InstructionView::Kernel { op, args } => {
                 let arguments = push_arguments(pool, args.iter());
                 let name = op as usize;
                 let (kernel, full_name) = kernels
                     .get(name)
                     .ok_or_else(|| unsupported("an operator that is missing"))?;
-                let mut state = None;
-                if let Some(prepare) = kernel.prepare() {
-                    let context = self
-                        .table
-                        .prepare(&pool[arguments.clone()], self.environment)?;
-                    let prepared = prepare(&context).map_err(|error| {
-                        let (instruction, name) = (Some(instruction), Some(full_name.clone()));
-                        ErrorKind::Kernel(error).at(Place {
-                            instruction,
-                            name,
+                if kernel.is_pure()
+                    && self.done_once(flow.result(at), kernel, &pool[arguments.clone()])
+                {
+                    steps.steps.push(Step::Done { name });
+                    return Ok(0);
+                }
+                let followers = followers(flow, instructions, at);
+                let prepared = self
+                    .prepare(kernel, &pool[arguments.clone()], kernels, &followers)
+                    .map_err(|error| {
+                        error.at(Place {
+                            instruction: Some(at),
+                            name: Some(full_name.clone()),
                             ..Place::default()
                         })
                     })?;
-                    *scratch = (*scratch).max(prepared.scratch_nbytes);
-                    state = prepared.state;
-                }
-                Ok(Step::Kernel {
+                *scratch = (*scratch).max(prepared.scratch_nbytes);
+                steps.steps.push(Step::Kernel {
                     run: kernel.run(),
                     arguments,
-                    state,
+                    state: prepared.state,
                     name,
-                })
+                });
+                let absorbed = followers.iter().take(prepared.absorbed);
+                let done = absorbed.map(|&(op, _)| Step::Done { name: op as usize });
+                steps.steps.extend(done);
+                return Ok(prepared.absorbed.min(followers.len()));
             }
-            InstructionView::Delegate { index, args } => Ok(Step::Delegate {
+            InstructionView::Delegate { index, args } => Step::Delegate {
                 index: index as usize,
                 arguments: push_arguments(pool, args.iter()),
-            }),
-            InstructionView::Move { from, to } => Ok(Step::Move {
+            },
+            InstructionView::Move { from, to } => Step::Move {
                 from: ValueIndex(from),
                 to: ValueIndex(to),
-            }),
-            InstructionView::JumpFalse { cond, target } => Ok(Step::JumpFalse {
+            },
+            InstructionView::JumpFalse { cond, target } => Step::JumpFalse {
                 condition: ValueIndex(cond),
                 target: target as usize,
-            }),
-            InstructionView::Free { value } => Ok(Step::Free {
+            },
+            InstructionView::Free { value } => Step::Free {
                 value: ValueIndex(value),
-            }),
-            _ => Err(unsupported("this kind of instruction").into()),
-        }
+            },
+            _ => return Err(unsupported("this kind of instruction").into()),
+        };
+        steps.steps.push(step);
+        Ok(0)
     }
+
+    fn prepare(
+        &self,
+        kernel: &Kernel,
+        arguments: &[ValueIndex],
+        kernels: &[(Kernel, String)],
+        followers: &[(u32, Vec<ValueIndex>)],
+    ) -> Result<Prepared, ErrorKind> {
+        let Some(prepare) = kernel.prepare() else {
+            return Ok(Prepared::nothing());
+        };
+        let named = followers.iter().map_while(|(op, arguments)| {
+            let (_, name) = kernels.get(*op as usize)?;
+            Some(Follower::new(name, arguments))
+        });
+        let followers: Vec<_> = named.collect();
+        let context = self.table.prepare(arguments, self.environment)?;
+        prepare(&context.with_followers(&followers)).map_err(ErrorKind::Kernel)
+    }
+
+    /// Runs an instruction whose arguments never change, if it gives `result` and that is small enough to be kept. If it
+    /// fails it will do so again when it is run, which is the time to say so.
+    fn done_once(
+        &mut self,
+        result: Option<u32>,
+        kernel: &Kernel,
+        arguments: &[ValueIndex],
+    ) -> bool {
+        let Some(result) = result.map(ValueIndex) else {
+            return false;
+        };
+        let on_host =
+            |meta: &TensorMeta| meta.device().is_cpu() && meta.dynamism() == Dynamism::Static;
+        let Some(nbytes) = self
+            .table
+            .meta(result)
+            .filter(|meta| on_host(meta))
+            .map(TensorMeta::nbytes)
+        else {
+            return false;
+        };
+        let Ok(context) = self.table.prepare(arguments, self.environment) else {
+            return false;
+        };
+        let constant =
+            (0..arguments.len()).all(|at| arguments[at] == result || context.is_constant(at));
+        if !constant || !context.may_keep(nbytes) {
+            return false;
+        }
+        let environment = self.environment;
+        let done = self.table.fix(result, |table| {
+            Ok(kernel.run()(&mut table.call(
+                arguments,
+                None,
+                environment,
+            )?)?)
+        });
+        done.is_ok()
+    }
+}
+
+/// The instructions behind one, each of which alone sees the result of the one before it: as many as a kernel may want.
+fn followers(
+    flow: &Flow,
+    instructions: &[InstructionView<'_>],
+    at: usize,
+) -> Vec<(u32, Vec<ValueIndex>)> {
+    const MOST: usize = 3;
+    let mut followers = Vec::new();
+    let mut last = at;
+    while followers.len() < MOST
+        && let Some(next) = flow.follower(last)
+        && let Some(InstructionView::Kernel { op, args }) = instructions.get(next)
+    {
+        followers.push((*op, args.iter().map(ValueIndex).collect()));
+        last = next;
+    }
+    followers
 }
 
 fn push_arguments(

@@ -144,6 +144,8 @@ impl Loader<'_> {
         match bytes {
             None => self.table.push_without_memory(meta),
             Some(bytes) if meta.device().is_cpu() => {
+                let known = self.constants.entry(key).or_default();
+                *known = (*known).max(meta.bound_nbytes() as u64);
                 self.table.push_shared(meta, &bytes)?;
                 if self.written.contains(&index) {
                     // A move may make it another name; `prepare` must not rely on its bytes.
