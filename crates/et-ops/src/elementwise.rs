@@ -9,7 +9,7 @@ pub(crate) mod unary;
 
 use et_device::Alignment;
 use et_kernel::{
-    Arguments, Element, KernelContext, KernelError, LockstepIn, LockstepOut, TensorId,
+    Arguments, Element, KernelContext, KernelError, LockstepIn, LockstepOut, TensorId, TensorMeta,
     from_bytes_mut,
 };
 use et_memory::Arena;
@@ -47,10 +47,12 @@ pub(crate) fn unary<C: Compute, O: Compute>(
     input: TensorId,
     f: impl Fn(C) -> O,
 ) -> Result<(), KernelError> {
+    let apply = |[a]: [&[C]; 1], to: &mut [O]| simd::map(a, to, &f);
+    if is_plain::<C, O, 1>(context, out, [input]) {
+        return plain(context, out, [input], &apply);
+    }
     context.resize_like(out, input)?;
-    walk(context, out, [input], &|[a]: [&[C]; 1], to: &mut [O]| {
-        simd::map(a, to, &f);
-    })
+    walk(context, out, [input], &apply)
 }
 
 /// `out[i] = f(a[i], b[i])`, computed in `C`. The output is resized.
@@ -62,23 +64,67 @@ pub(crate) fn binary<C: Compute, O: Compute>(
 ) -> Result<(), KernelError> {
     match operands {
         [Operand::Tensor(a), Operand::Tensor(b)] => {
+            let apply = |[a, b]: [&[C]; 2], to: &mut [O]| simd::map2(a, b, to, &f);
+            if is_plain::<C, O, 2>(context, out, [a, b]) {
+                return plain(context, out, [a, b], &apply);
+            }
+            if is_single(context.meta(b), context.meta(a)) {
+                let b = single(context, b)?;
+                return with_right(context, out, a, b, f);
+            }
+            if is_single(context.meta(a), context.meta(b)) {
+                let a = single(context, a)?;
+                return with_left(context, out, a, b, f);
+            }
             resize_broadcast(context, out, &[a, b])?;
-            walk(context, out, [a, b], &|[a, b]: [&[C]; 2], to: &mut [O]| {
-                simd::map2(a, b, to, &f);
-            })
+            walk(context, out, [a, b], &apply)
         }
         [Operand::Tensor(a), Operand::Number(b)] => {
-            let b = C::from_scalar(b);
-            unary(context, out, a, |a| f(a, b))
+            with_right(context, out, a, C::from_scalar(b), f)
         }
         [Operand::Number(a), Operand::Tensor(b)] => {
-            let a = C::from_scalar(a);
-            unary(context, out, b, |b| f(a, b))
+            with_left(context, out, C::from_scalar(a), b, f)
         }
         [Operand::Number(_), Operand::Number(_)] => {
             Err(KernelError::invalid("one of the operands must be a tensor"))
         }
     }
+}
+
+/// `out[i] = f(a[i], b)`.
+fn with_right<C: Compute, O: Compute>(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    a: TensorId,
+    b: C,
+    f: impl Fn(C, C) -> O,
+) -> Result<(), KernelError> {
+    unary(context, out, a, |a| f(a, b))
+}
+
+/// `out[i] = f(a, b[i])`.
+fn with_left<C: Compute, O: Compute>(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    a: C,
+    b: TensorId,
+    f: impl Fn(C, C) -> O,
+) -> Result<(), KernelError> {
+    unary(context, out, b, |b| f(a, b))
+}
+
+/// Whether a tensor is a single element that `other` does not have to be broadcast for.
+fn is_single(meta: &TensorMeta, other: &TensorMeta) -> bool {
+    meta.numel() == 1 && meta.rank() <= other.rank()
+}
+
+/// The element of a tensor that has one.
+fn single<C: Compute>(context: &mut KernelContext<'_>, id: TensorId) -> Result<C, KernelError> {
+    let ([], [input]) = context.disjoint([], [id])?;
+    if input.meta.dtype() == C::DTYPE {
+        return Ok(input.elements::<C>()?[0]);
+    }
+    element!("an operand", input.meta.dtype(), T => Ok(input.elements::<T>()?[0].cast()))
 }
 
 /// Computes a run of the output's elements from runs of the inputs'.
@@ -134,9 +180,7 @@ fn is_plain<C: Compute, O: Compute, const N: usize>(
     let out = context.meta(out);
     let alike = |id: TensorId| {
         let meta = context.meta(id);
-        meta.dtype() == C::DTYPE
-            && meta.sizes() == out.sizes()
-            && meta.dim_order() == out.dim_order()
+        meta.dtype() == C::DTYPE && meta.is_laid_out_as(out)
     };
     out.dtype() == O::DTYPE && inputs.into_iter().all(alike)
 }
@@ -187,11 +231,10 @@ fn broadcast_walk<const N: usize>(
     inputs: [TensorId; N],
 ) -> Result<Walk<N>, KernelError> {
     let out = context.meta(out);
-    let alike = |id: TensorId| {
-        let meta = context.meta(id);
-        meta.sizes() == out.sizes() && meta.dim_order() == out.dim_order()
-    };
-    if inputs.into_iter().all(alike) {
+    if inputs
+        .into_iter()
+        .all(|id| context.meta(id).is_laid_out_as(out))
+    {
         return Ok(Walk::new([(out.numel(), [1; N])]));
     }
     let mut strides: [Strides; N] = std::array::from_fn(|_| Strides::new());

@@ -48,8 +48,9 @@ mod tests;
 
 use et_kernel::{Kernel, KernelRegistry};
 
-/// The operators' tables, by family.
+/// The operators' tables, by family. Those of all but one family do nothing but write what they compute.
 const FAMILIES: &[&[Kernel]] = &[
+    prim::KERNELS,
     elementwise::arithmetic::KERNELS,
     elementwise::compare::KERNELS,
     elementwise::unary::KERNELS,
@@ -65,7 +66,6 @@ const FAMILIES: &[&[Kernel]] = &[
     scan::KERNELS,
     upsample::KERNELS,
     conv::KERNELS,
-    prim::KERNELS,
     reduce::KERNELS,
     reduce::EXTREME_KERNELS,
     remap::KERNELS,
@@ -112,7 +112,13 @@ const fn flatten(families: &[&[Kernel]]) -> [Kernel; COUNT] {
     while family < families.len() {
         let mut i = 0;
         while i < families[family].len() {
-            all[at] = families[family][i];
+            // Operators on numbers write no tensor, and some of them make names for others.
+            let is_prim = family == 0;
+            all[at] = if is_prim {
+                families[family][i]
+            } else {
+                families[family][i].pure()
+            };
             at += 1;
             i += 1;
         }

@@ -30,6 +30,12 @@ fn category(dtype: ScalarType) -> Category {
 /// The type for `operands`: that of the tensors with dimensions, unless tensors without, or else numbers, are of a higher
 /// category (truth value, whole number, floating point number).
 pub(crate) fn result_type(context: &impl Arguments, operands: &[Operand]) -> ScalarType {
+    // Most operands are tensors of one type.
+    if let [Operand::Tensor(a), Operand::Tensor(b)] = *operands
+        && context.meta(a).dtype() == context.meta(b).dtype()
+    {
+        return context.meta(a).dtype();
+    }
     let mut groups: [Option<ScalarType>; 3] = [None; 3];
     for operand in operands {
         let (group, dtype) = match *operand {
