@@ -63,7 +63,7 @@ impl EventHook for Clock {
             Event::StepBegin { name, .. } => {
                 reading.begun = Some(((*name).to_owned(), Instant::now()));
             }
-            Event::StepEnd { instruction } => {
+            Event::StepEnd { instruction, .. } => {
                 if let Some((name, begin)) = reading.begun.take() {
                     let took = begin.elapsed();
                     let step = reading.steps.entry(*instruction).or_insert((name, took));

@@ -28,6 +28,7 @@ pub(crate) enum Step {
     },
     /// Nothing: what the operator would do was done at load, or is done by a step before.
     Done {
+        arguments: Range<usize>,
         name: usize,
     },
     Delegate {
@@ -58,9 +59,9 @@ impl Steps {
     /// The values that a step reads and writes, what it writes last.
     pub(crate) fn values(&self, step: &Step) -> Vec<ValueIndex> {
         match step {
-            Step::Kernel { arguments, .. } | Step::Delegate { arguments, .. } => {
-                self.arguments[arguments.clone()].to_vec()
-            }
+            Step::Kernel { arguments, .. }
+            | Step::Done { arguments, .. }
+            | Step::Delegate { arguments, .. } => self.arguments[arguments.clone()].to_vec(),
             Step::Move { from, to } => vec![*from, *to],
             Step::JumpFalse { condition, .. } => vec![*condition],
             Step::Free { .. } => Vec::new(),
@@ -70,7 +71,7 @@ impl Steps {
     /// What events and errors call a step.
     pub(crate) fn name(&self, step: &Step) -> &str {
         match step {
-            Step::Kernel { name, .. } | Step::Done { name } => &self.names[*name],
+            Step::Kernel { name, .. } | Step::Done { name, .. } => &self.names[*name],
             Step::Delegate { index, .. } => &self.delegates[*index].backend,
             Step::Move { .. } => "move",
             Step::JumpFalse { .. } => "jump_false",

@@ -123,7 +123,7 @@ impl Loader<'_> {
                 if kernel.is_pure()
                     && self.done_once(flow.result(at), kernel, &pool[arguments.clone()])
                 {
-                    steps.steps.push(Step::Done { name });
+                    steps.steps.push(Step::Done { arguments, name });
                     return Ok(0);
                 }
                 let followers = followers(flow, instructions, at);
@@ -143,9 +143,11 @@ impl Loader<'_> {
                     state: prepared.state,
                     name,
                 });
-                let absorbed = followers.iter().take(prepared.absorbed);
-                let done = absorbed.map(|&(op, _)| Step::Done { name: op as usize });
-                steps.steps.extend(done);
+                for (op, arguments) in followers.iter().take(prepared.absorbed) {
+                    let arguments = push_arguments(pool, arguments.iter().map(|value| value.0));
+                    let name = *op as usize;
+                    steps.steps.push(Step::Done { arguments, name });
+                }
                 return Ok(prepared.absorbed.min(followers.len()));
             }
             InstructionView::Delegate { index, args } => Step::Delegate {
