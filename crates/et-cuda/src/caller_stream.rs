@@ -22,7 +22,13 @@ struct Selected {
 ///
 /// Made by [`select_stream`](crate::CudaAllocator::select_stream), for one device; guards for other devices are independent of it. A
 /// later guard for the same device counts until it is dropped, and then the earlier one again. Other threads are not
-/// concerned.
+/// concerned, and a guard cannot go to one:
+///
+/// ```compile_fail,E0277
+/// fn elsewhere(guard: et_cuda::CallerStream) {
+///     std::thread::spawn(move || drop(guard));
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "the stream is selected as long as the guard lives"]
 pub struct CallerStream {

@@ -7,6 +7,20 @@ use std::fmt;
 
 /// A copy between a device and a pinned buffer, which it owns until the copy is done.
 ///
+/// The bytes are out of reach meanwhile:
+///
+/// ```compile_fail,E0382
+/// # use et_cuda::{CudaAllocator, PinnedBuffer};
+/// # use et_device::{DeviceError, DeviceIndex, DeviceSpan, StreamHandle};
+/// # fn f(cuda: &CudaAllocator, block: DeviceSpan, mut buffer: PinnedBuffer) -> Result<(), DeviceError> {
+/// let stream = StreamHandle::from_raw(2);
+/// let up = unsafe { cuda.upload(DeviceIndex::ZERO, block, buffer, 0, stream)? };
+/// buffer[0] = 1; // moved into the transfer
+/// # drop(up);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// Dropping it waits. If the driver cannot say that the copy is done, the buffer's memory is never given back, for the
 /// device might still use it.
 #[derive(Debug)]

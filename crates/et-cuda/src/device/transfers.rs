@@ -33,8 +33,8 @@ impl DeviceState {
         if nbytes > 0 {
             // SAFETY: by this function's contract, and the bytes are inside of the buffer.
             unsafe { stream.copy_in(&current, dst.base().get(), src.at(offset), nbytes)? };
+            self.counters.host_to_device.add(nbytes);
         }
-        self.counters.host_to_device.add(nbytes);
         self.finish(&current, dst, stream)
     }
 
@@ -54,8 +54,8 @@ impl DeviceState {
         if nbytes > 0 {
             // SAFETY: by this function's contract, and the bytes are inside of the buffer.
             unsafe { stream.copy_out(&current, dst.at(offset), src.base().get(), nbytes)? };
+            self.counters.device_to_host.add(nbytes);
         }
-        self.counters.device_to_host.add(nbytes);
         self.finish(&current, src, stream)
     }
 
@@ -71,15 +71,15 @@ impl DeviceState {
         let current = self.context.enter()?;
         // SAFETY: a live stream, by the contract.
         let stream = unsafe { StreamId::of_caller(&current, stream)? };
-        let mut queued = None;
-        if nbytes > 0 {
-            let to = dst.base().get();
-            // SAFETY: by this function's contract.
-            queued = unsafe {
-                self.staging
-                    .upload(&self.context, &current, to, src, stream)?
-            };
+        if nbytes == 0 {
+            return self.finish(&current, dst, stream);
         }
+        let to = dst.base().get();
+        // SAFETY: by this function's contract.
+        let queued = unsafe {
+            self.staging
+                .upload(&self.context, &current, to, src, stream)?
+        };
         self.counters.host_to_device.add(nbytes);
         self.counters.staged.add(nbytes);
         match queued {
