@@ -244,11 +244,17 @@ fn check(
     before: &Analysis<'_>,
     options: &CompactOptions,
 ) -> Result<(), CompactError> {
-    let after = Analysis::new(planned, &options.hints)?;
-    if let Some(finding) = find_clobbers(&after).into_iter().next() {
+    // Once as it was understood before, once as whoever reads the new file will understand it: where the arguments of
+    // a delegate do not say whether it reads or writes them, their places are a hint.
+    let known = Analysis::with_steps(planned, before.steps().to_vec())?;
+    let anew = Analysis::new(planned, &options.hints)?;
+    let mut clobbers = find_clobbers(&known)
+        .into_iter()
+        .chain(find_clobbers(&anew));
+    if let Some(finding) = clobbers.next() {
         return Err(CompactError::Clobbers(finding));
     }
-    match before.is_understood_like(&after) {
+    match before.has_the_views_of(&known) {
         true => Ok(()),
         false => Err(CompactError::Ambiguous),
     }

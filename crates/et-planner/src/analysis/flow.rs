@@ -81,6 +81,25 @@ impl Flow {
         false
     }
 
+    /// Whether every run that comes to `to` has been at `first` before.
+    pub(super) fn is_always_before(&self, first: usize, to: usize) -> bool {
+        if self.is_linear() || first == 0 {
+            return first < to;
+        }
+        let mut seen = vec![false; self.exit() + 1];
+        seen[first] = true;
+        let mut open = vec![0];
+        while let Some(node) = open.pop() {
+            if node == to {
+                return false;
+            }
+            if !std::mem::replace(&mut seen[node], true) {
+                open.extend(self.successors(node));
+            }
+        }
+        true
+    }
+
     /// Where an instruction may jump to, beside going on to the next.
     pub(crate) fn jump(&self, node: usize) -> Option<usize> {
         self.jumps.get(node).copied().flatten()

@@ -145,7 +145,14 @@ impl<'a> Split<'a> {
     /// A value that nothing made, at the place of one that something made: a view of that, or an output that took
     /// over the place.
     fn view_role(&self, node: usize, value: usize, steps: &[Step]) -> Role {
-        let Some((writer, made)) = self.last_owner(node, value, steps) else {
+        // Nothing ever writes a view under its own name.
+        let is_changed = |at: usize| steps[at].changes().any(|changed| changed.get() == value);
+        let elsewhere = (0..steps.len()).filter(|&at| at != node);
+        let owner = match elsewhere.into_iter().any(is_changed) {
+            true => None,
+            false => self.last_owner(node, value, steps),
+        };
+        let Some((writer, made)) = owner else {
             return Role::Output;
         };
         let owner = ValueIndex::new(made);
@@ -155,12 +162,23 @@ impl<'a> Split<'a> {
                 .any(|at| steps[at].mentions().any(|mentioned| mentioned == owner))
         };
         let needed_later = named(node..steps.len()) || self.storages.outputs.contains(made);
-        // What is never read was made in vain, unless it is read through this value.
+        // What is never read was made in vain, unless it is read through this value, in another shape.
         let read_before = named(writer..node);
-        match (needed_later, read_before) {
+        match (
+            needed_later,
+            read_before || self.have_one_shape(value, made),
+        ) {
             (true, _) | (_, false) => Role::Input,
             (false, true) => Role::ViewOrOutput(made),
         }
+    }
+
+    fn have_one_shape(&self, a: usize, b: usize) -> bool {
+        let shape = |value: usize| {
+            let tensor = self.plan.values[value].as_tensor();
+            tensor.map(|tensor| (&tensor.sizes, &tensor.dim_order))
+        };
+        shape(a) == shape(b)
     }
 
     /// The last value before the call whose bytes are in the way, if it is at exactly this place, and the first
@@ -174,7 +192,9 @@ impl<'a> Split<'a> {
         {
             let mut changed = steps[before].changes().map(ValueIndex::get);
             if let Some(owner) = changed.find(overlapping) {
-                return same(&owner).then_some((before + 1, owner));
+                // What only some paths write is not what is shown on all of them.
+                let is_shown = same(&owner) && self.flow.is_always_before(before, node);
+                return is_shown.then_some((before + 1, owner));
             }
         }
         let input = self.storages.inputs.iter().find(overlapping)?;

@@ -344,7 +344,11 @@ fn a_view_as_last_input_of_a_delegate_is_found_by_who_needs_its_base() {
     let mut method = method();
     let x = method.input(at(0));
     let base = method.tensor(at(16));
-    let view = method.tensor(at(16));
+    let view = method.tensor(Tensor {
+        sizes: vec![2, 2],
+        dim_order: vec![0, 1],
+        ..at(16)
+    });
     let y = method.output(at(32));
     let delegate = delegate(&mut method);
     unary(&mut method, x, base);
@@ -533,5 +537,55 @@ fn golden_gi1_the_plan_of_the_reference_is_found_wrong() {
             .into_iter()
             .filter(|finding| matches!(finding, Finding::Clobber { .. }));
         assert_eq!(clobbers.count() > 0, expected);
+    }
+}
+
+/// One branch leaves its place to an output of a delegate that comes later; the other branch left it nothing.
+#[test]
+fn an_output_at_the_place_of_one_branch_is_no_view_of_it() {
+    let mut method = method();
+    let p = method.input(Tensor::new(ScalarType::Bool, &[]).planned(1, 128));
+    let x = method.input(at(0));
+    let [one, other] = [16, 32].map(|offset| method.tensor(at(offset)));
+    let result = method.tensor(at(48));
+    let [used, out, y] = [64, 32, 96].map(|offset| method.tensor(at(offset)));
+    method.mark_output(y);
+    let never = method.bool(false);
+    let delegate = delegate(&mut method);
+    method.jump_false(p, 4);
+    unary(&mut method, x, one);
+    method.move_value(one, result);
+    method.jump_false(never, 6);
+    unary(&mut method, x, other);
+    method.move_value(other, result);
+    unary(&mut method, result, used);
+    method.delegate_call(delegate, &[used, out, y]);
+    let plan = plan(method);
+    roles(&analyse(&plan).steps()[7], &[used], &[out, y], &[]);
+}
+
+/// A result that nobody reads leaves its place to a delegate's output of the same shape, which is no view of it, or
+/// may not be.
+#[test]
+fn an_output_at_the_place_of_what_was_made_in_vain_is_written() {
+    for changed_later in [false, true] {
+        let mut method = method();
+        let x = method.input(at(0));
+        let [vain, out, y] = [16, 16, 32].map(|offset| method.tensor(at(offset)));
+        method.mark_output(y);
+        method.mark_output(out);
+        let none = method.none();
+        let delegate = delegate(&mut method);
+        unary(&mut method, x, vain);
+        method.delegate_call(delegate, &[x, out, y]);
+        if changed_later {
+            method.kernel("aten::copy_", &[out, x, none, out]);
+        }
+        let plan = plan(method);
+        let analysis = analyse(&plan);
+        let changes: Vec<usize> = analysis.steps()[1].changes().map(ValueIndex::get).collect();
+        assert!(changes.contains(&index(out).get()));
+        assert_eq!(analysis.steps()[1].either.is_empty(), changed_later);
+        clobbers(&plan, &[]);
     }
 }
