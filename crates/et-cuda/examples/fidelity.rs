@@ -149,10 +149,6 @@ impl Asked {
             call!(driver.copy_in_now(plain[0], from, 64)),
         );
         self.status(
-            "copy to an address that is none",
-            call!(driver.copy_in_now(64, from, 64)),
-        );
-        self.status(
             "cuMemFree of an address inside of a block",
             call!(driver.free(plain[0] + 64)),
         );

@@ -3,6 +3,7 @@
 use crate::machines::life_cycle;
 use crate::schedules::run_out;
 use crate::staging::with_chunks_of;
+use crate::support::{Block, pattern};
 use et_device::DeviceError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -42,14 +43,24 @@ fn fail_once(device: &fakecuda::Device, symbol: &str, skip: u64, code: u32) -> b
     let before = held(device);
     let calls = fakecuda::calls(symbol);
     fakecuda::fail_everywhere(symbol, skip, 1, code);
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let allocator = with_chunks_of(64);
-        life_cycle(&allocator, device.ordinal())
-    }));
-    let fired = fakecuda::calls(symbol) - calls > skip;
-    fakecuda::clear_everywhere();
+    let allocator = with_chunks_of(64);
+    let run = || life_cycle(&allocator, device.ordinal());
+    let outcome = catch_unwind(AssertUnwindSafe(run));
     let what = format!("{symbol} call {skip} with {code}");
     let outcome = outcome.unwrap_or_else(|_| panic!("{what}: panicked"));
+    let came_to_it = || fakecuda::calls(symbol) - calls > skip;
+    let mut fired = came_to_it();
+    if fired {
+        fakecuda::clear_everywhere();
+        assert_eq!(run(), Ok(()), "{what}: does not work any more");
+        drop(allocator);
+    } else {
+        // What the end of the allocator calls.
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(allocator)));
+        assert!(dropped.is_ok(), "{what}: panicked");
+        fired = came_to_it();
+        fakecuda::clear_everywhere();
+    }
     check_error(outcome, symbol, code, &what);
     assert_eq!(device.violations(), "", "{what}");
     if !RELEASES.contains(&symbol) {
@@ -158,5 +169,26 @@ fn fatal_sweep() {
         fakecuda::clear_everywhere();
         // A device with a real fault would run nothing any more; this one only said so.
         run_out(&devices[0]);
+    }
+}
+
+#[test]
+fn a_failed_copy_between_devices_is_told_and_the_next_one_works() {
+    let devices = fakecuda::devices(fakecuda::device_count());
+    let [here, there] = [devices[0].ordinal(), devices[1].ordinal()];
+    let allocator = with_chunks_of(64);
+    let (a, b) = (
+        Block::new(&allocator, here, 64).unwrap(),
+        Block::new(&allocator, there, 64).unwrap(),
+    );
+    a.write(&pattern(64, 1)).unwrap();
+    for code in CODES {
+        fakecuda::fail_everywhere("cuMemcpyPeerAsync", 0, 1, code);
+        let outcome = b.copy_from(&a);
+        fakecuda::clear_everywhere();
+        check_error(outcome, "cuMemcpyPeerAsync", code, "between devices");
+        assert!(outcome.is_err());
+        b.copy_from(&a).unwrap();
+        assert_eq!(b.read().unwrap(), pattern(64, 1));
     }
 }

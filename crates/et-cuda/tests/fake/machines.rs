@@ -218,6 +218,22 @@ const OPTIONAL: &[&str] = &[
 ];
 
 #[test]
+fn the_lists_hold_every_function_that_is_looked_up() {
+    let table = include_str!("../../src/driver/table.rs");
+    let mut looked_up: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.split_once(" = cu"))
+        .filter_map(|(_, rest)| rest.split_once('('))
+        .map(|(name, _)| name)
+        .collect();
+    let listed = REQUIRED.iter().chain(OPTIONAL);
+    let mut listed: Vec<&str> = listed.filter_map(|name| name.strip_prefix("cu")).collect();
+    looked_up.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(looked_up, listed);
+}
+
+#[test]
 fn a_missing_symbol_is_named() {
     const NAME: &str = "machines::a_missing_symbol_is_named";
     for symbol in REQUIRED {
