@@ -71,4 +71,13 @@ pub use transfer::{RefusedTransfer, Transfer};
 static ALLOCATOR: CudaAllocator = CudaAllocator::new();
 
 #[cfg(feature = "auto-register")]
+impl CudaAllocator {
+    /// The allocator that the process-wide registry has: to do with its blocks what the registry's interface does not
+    /// offer, such as copies that run by themselves.
+    pub fn global() -> &'static CudaAllocator {
+        &ALLOCATOR
+    }
+}
+
+#[cfg(feature = "auto-register")]
 et_device::link_allocator!(et_device::DeviceType::CUDA, "et-cuda", &ALLOCATOR);

@@ -365,3 +365,25 @@ fn threads_share_an_allocator() {
     let s = allocator.statistics(index(0)).unwrap();
     assert_eq!((s.live_blocks, s.allocations, s.frees), (0, 400, 400));
 }
+
+/// Buffers made through the registry are known to the one allocator behind it.
+#[test]
+#[cfg(feature = "auto-register")]
+fn the_registrys_blocks_can_be_copied_by_transfers() {
+    fakecuda::auto();
+    let allocator = CudaAllocator::global();
+    let (at, stream) = (index(0), StreamHandle::from_raw(2));
+    let buffer = et_memory::DeviceMemoryBuffer::create(100, cuda(0)).unwrap();
+    let span = buffer.span().unwrap();
+    let mut pinned = allocator.pinned(at, 100).unwrap();
+    pinned.fill(9);
+    // SAFETY: the buffer is live, and only this test uses it; the thread's stream always lives.
+    let up = unsafe { allocator.upload(at, span, pinned, 0, stream) }.unwrap();
+    // SAFETY: as above.
+    unsafe { allocator.record_use(span, at, stream) }.unwrap();
+    up.event().wait().unwrap();
+    let mut bytes = [0; 100];
+    buffer.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [9; 100]);
+    buffer.free().unwrap();
+}
