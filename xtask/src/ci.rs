@@ -2,7 +2,7 @@
 
 use crate::process::{cargo, run as show_and_run, works};
 use crate::{
-    console, consumers, device, features, fixtures, layers, mutate, nostd, schema, unsafe_code,
+    console, consumers, device, features, fixtures, fuzz, layers, nostd, schema, unsafe_code,
 };
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table};
@@ -64,7 +64,7 @@ fn full(log: &mut StepLog) -> Result<()> {
     })?;
     log.step("device", || device::run(&device::Options::on_the_fake()))?;
     log.step("fixtures", || fixtures::run(&fixtures::Options::bundled()))?;
-    log.step("mutants", || mutate::run(&mutate::Options::short()))
+    log.step("mutants", || fuzz::run(&fuzz::Options::short()))
 }
 
 fn format() -> Result<()> {

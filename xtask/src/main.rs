@@ -6,9 +6,9 @@ mod consumers;
 mod device;
 mod features;
 mod fixtures;
+mod fuzz;
 mod inspect;
 mod layers;
-mod mutate;
 mod nostd;
 mod overhead;
 mod process;
@@ -55,8 +55,8 @@ enum Command {
     Device(device::Options),
     /// Measure what et-cuda costs above the driver's functions, in instructions (needs valgrind)
     Overhead(overhead::Options),
-    /// Damage real programs and see that nothing but an error comes of it
-    Mutate(mutate::Options),
+    /// Damage real files and see that nothing but an error comes of it
+    Fuzz(fuzz::Options),
 }
 
 fn main() -> ExitCode {
@@ -85,6 +85,6 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Inspect(options) => inspect::run(&options),
         Command::Device(options) => device::run(&options),
         Command::Overhead(options) => overhead::run(&options),
-        Command::Mutate(options) => mutate::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
     }
 }

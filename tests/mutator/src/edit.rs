@@ -8,16 +8,7 @@ use crate::random::Random;
 
 /// A changed program; `None` if the file cannot be read or the change cannot be written.
 pub(crate) fn through_schema(original: &[u8], random: &mut Random) -> Option<(Vec<u8>, String)> {
-    let verified = VerifiedProgram::from_file_bytes(original).ok()?;
-    let mut program = Program::from_verified(&verified).ok()?;
-    let segments: Vec<Vec<u8>> = (0..program.segments.len())
-        .map(|index| {
-            let range = verified.root().segment_range(index as u32)?.ok()?;
-            original
-                .get(range.start as usize..range.end as usize)
-                .map(<[u8]>::to_vec)
-        })
-        .collect::<Option<_>>()?;
+    let (mut program, segments) = read(original)?;
     let edits: Vec<&str> = (0..=random.below(3))
         .map(|_| edit(&mut program, random))
         .collect();
@@ -30,6 +21,20 @@ pub(crate) fn through_schema(original: &[u8], random: &mut Random) -> Option<(Ve
     )
     .ok()?;
     Some((bytes, format!("edited: {}", edits.join(", "))))
+}
+
+/// A program and the bytes of its segments.
+pub(crate) fn read(file: &[u8]) -> Option<(Program, Vec<Vec<u8>>)> {
+    let verified = VerifiedProgram::from_file_bytes(file).ok()?;
+    let program = Program::from_verified(&verified).ok()?;
+    let segment = |index| {
+        let range = verified.root().segment_range(index)?.ok()?;
+        let bytes = file.get(range.start as usize..range.end as usize)?;
+        Some(bytes.to_vec())
+    };
+    let count = u32::try_from(program.segments.len()).ok()?;
+    let segments = (0..count).map(segment).collect::<Option<_>>()?;
+    Some((program, segments))
 }
 
 /// A number that is wrong more often than not.

@@ -1,4 +1,4 @@
-//! One shard of mutants. `cargo xtask mutate` starts shards, watches them, and adds them up.
+//! One shard of mutants. `cargo xtask fuzz` starts shards, watches them, and adds them up.
 #![expect(
     clippy::print_stdout,
     reason = "a shard reports its findings on standard output"
@@ -14,11 +14,12 @@ mod target;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use mutation::Cases;
-use target::{Outcome, Target};
+use target::{Kind, Outcome, Target};
 
 /// Makes mutants of real programs and sees that nothing but an error comes of them.
 #[derive(Parser)]
@@ -29,9 +30,9 @@ struct Options {
     /// Files over 4 KiB instead of those up to it
     #[arg(long)]
     large: bool,
-    /// Run loaded methods too
-    #[arg(long)]
-    run: bool,
+    /// What reads the mutants
+    #[arg(long, value_enum)]
+    target: Kind,
     /// Leave the systematic cases out
     #[arg(long)]
     random_only: bool,
@@ -44,8 +45,11 @@ struct Options {
     #[arg(long, default_value_t = 1)]
     step: u64,
     /// The first case that is not done
-    #[arg(long)]
+    #[arg(long, default_value_t = u64::MAX)]
     end: u64,
+    /// Stop after so many seconds
+    #[arg(long)]
+    seconds: Option<u64>,
     /// Where the number of the present case is kept
     #[arg(long)]
     current: Option<PathBuf>,
@@ -56,9 +60,11 @@ struct Options {
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    let seeds = seeds::find(&options.folder, options.large)?;
+    let seeds = seeds::find(&options.folder, options.target.extension(), options.large)?;
     let cases = Cases::new(&seeds, options.seed, !options.random_only);
-    let target = Target::new(options.run);
+    let target = Target::new(options.target);
+    let limit = options.seconds.map(Duration::from_secs);
+    let start = Instant::now();
     let mut current = options
         .current
         .as_ref()
@@ -68,10 +74,10 @@ fn main() -> Result<()> {
     // A panic is reported with its case; the default message would come a million times.
     std::panic::set_hook(Box::new(|_| {}));
 
-    let mut counts = [0u64; 4];
+    let mut counts = [0u64; 3];
     let mut faults = 0u64;
     let mut case = options.start;
-    while case < options.end {
+    while case < options.end && limit.is_none_or(|limit| start.elapsed() < limit) {
         if let Some(file) = &mut current {
             file.seek(SeekFrom::Start(0))?;
             file.write_all(&case.to_le_bytes())?;
@@ -89,15 +95,18 @@ fn main() -> Result<()> {
                     mutant.what
                 );
                 if let (Some(folder), Some(bytes)) = (&options.keep, kept) {
-                    std::fs::write(folder.join(format!("case-{case}.pte")), bytes)?;
+                    std::fs::write(
+                        folder.join(format!("case-{case}.{}", options.target.extension())),
+                        bytes,
+                    )?;
                 }
             }
         }
-        case += options.step;
+        case = case.saturating_add(options.step);
     }
-    let [refused, not_loaded, loaded, ran] = counts;
+    let [refused, partly, accepted] = counts;
     println!(
-        "done refused={refused} not_loaded={not_loaded} loaded={loaded} ran={ran} faults={faults} systematic={}",
+        "done refused={refused} partly={partly} accepted={accepted} faults={faults} next={case} systematic={}",
         cases.systematic()
     );
     Ok(())
@@ -106,8 +115,7 @@ fn main() -> Result<()> {
 const fn slot(outcome: Outcome) -> usize {
     match outcome {
         Outcome::Refused => 0,
-        Outcome::NotLoaded => 1,
-        Outcome::Loaded => 2,
-        Outcome::Ran => 3,
+        Outcome::Partly => 1,
+        Outcome::Accepted => 2,
     }
 }

@@ -1,16 +1,14 @@
-//! What is done with a mutant: verify, load every method on simulated devices, and perhaps run it.
+//! What is done with a mutant, under limits of time and memory.
+
+mod data;
+mod head;
+mod plan;
+mod program;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use et_device::{AllocatorHandle, Device, DeviceAllocatorRegistry, DeviceType};
-use et_kernel::{Environment, Tensor, TensorMeta};
-use et_memory::Budget;
-use et_module::{DataFiles, LoadOptions, Method, Program, Value};
-use et_ops as _;
-use et_schema::ParsedProgram;
-use et_sim::{SimAllocator, SimOptions};
+use clap::ValueEnum;
 
 use crate::meter;
 
@@ -18,49 +16,64 @@ use crate::meter;
 const TIME: Duration = Duration::from_secs(1);
 /// Bytes a case may use on top of its file and the planned memory that the file declares.
 const EXTRA: u64 = 64 << 20;
-/// Planned memory that a method may have on a device, so that large declarations cost nothing.
-const BUDGET: u64 = 32 << 20;
-/// Instructions that a run may take.
-const INSTRUCTIONS: u64 = 300;
+
+/// What reads the mutants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// The header of a program or a data file
+    Head,
+    /// Verification and the list of all problems of a program
+    Verify,
+    /// Loading of every method
+    Load,
+    /// Loading and running of every method
+    Run,
+    /// Data files (.ptd)
+    Data,
+    /// Devices and new places for every method, written and read again
+    Plan,
+}
+
+impl Kind {
+    /// The extension of its seeds.
+    pub(crate) const fn extension(self) -> &'static str {
+        match self {
+            Self::Data => "ptd",
+            _ => "pte",
+        }
+    }
+}
 
 /// How far a mutant got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The file was refused.
     Refused,
-    /// It was read, and some method was refused.
-    NotLoaded,
-    /// Every method was loaded.
-    Loaded,
-    /// Every method was loaded and run to its end.
-    Ran,
+    /// It was read, and something in it was refused.
+    Partly,
+    /// All went well.
+    Accepted,
 }
 
+/// A kind, ready for work.
 pub(crate) struct Target {
-    environment: Environment,
-    run: bool,
+    kind: Kind,
+    programs: program::Programs,
 }
 
 impl Target {
-    pub(crate) fn new(run: bool) -> Self {
-        let sim = SimAllocator::new(
-            SimOptions::new(DeviceType::CUDA)
-                .devices(2)
-                .capacity(BUDGET),
-        );
-        let registry = DeviceAllocatorRegistry::new();
-        registry
-            .register(AllocatorHandle::from(Arc::new(sim)))
-            .expect("the registry is empty");
-        let environment = Environment::linked()
-            .expect("no operator is linked twice")
-            .with_devices(registry);
-        Self { environment, run }
+    pub(crate) fn new(kind: Kind) -> Self {
+        let programs = program::Programs::new(kind == Kind::Run);
+        Self { kind, programs }
     }
 
     /// What became of a mutant, or what went wrong with it.
     pub(crate) fn check(&self, bytes: Vec<u8>) -> Result<Outcome, String> {
-        let allowed = bytes.len() as u64 + declared(&bytes) + EXTRA;
+        let declared = match self.kind {
+            Kind::Load | Kind::Run => program::declared(&bytes),
+            _ => 0,
+        };
+        let allowed = bytes.len() as u64 + declared + EXTRA;
         let before = meter::restart();
         let start = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| self.work(bytes)));
@@ -71,7 +84,7 @@ impl Target {
                 .or(panic.downcast_ref::<&str>().copied())
                 .unwrap_or("?");
             format!("panic: {text}")
-        })?;
+        })??;
         if took > TIME {
             return Err(format!("took {took:?}"));
         }
@@ -81,81 +94,13 @@ impl Target {
         Ok(outcome)
     }
 
-    fn work(&self, bytes: Vec<u8>) -> Outcome {
-        let Ok(program) = Program::from_bytes(bytes) else {
-            return Outcome::Refused;
-        };
-        let names: Vec<String> = program.method_names().map(str::to_owned).collect();
-        let mut outcome = if self.run {
-            Outcome::Ran
-        } else {
-            Outcome::Loaded
-        };
-        for name in names {
-            match self.load(&program, &name) {
-                Err(_) => outcome = Outcome::NotLoaded,
-                Ok(mut method) if self.run => {
-                    if !run(&mut method) && outcome == Outcome::Ran {
-                        outcome = Outcome::Loaded;
-                    }
-                }
-                Ok(_) => {}
-            }
-        }
-        outcome
-    }
-
-    fn load(&self, program: &Program, name: &str) -> Result<Method, et_module::Error> {
-        let options = LoadOptions::default()
-            .with_budget(Budget::unlimited().limit(Device::CPU, BUDGET))
-            .with_instruction_limit(INSTRUCTIONS);
-        program.load_method_with(name, &self.environment, &DataFiles::new(), options)
-    }
-}
-
-/// Runs a method with zeros for tensors, and the numbers it was made with. Says whether it came to its end.
-fn run(method: &mut Method) -> bool {
-    for index in 0..method.num_inputs() {
-        let Ok(info) = method.meta().input(index) else {
-            return false;
-        };
-        let value = match info.tensor {
-            Some(tensor) if tensor.meta.bound_nbytes() as u64 > BUDGET => return false,
-            Some(tensor) => {
-                let like = TensorMeta::new(
-                    tensor.meta.dtype(),
-                    tensor.meta.sizes(),
-                    tensor.meta.dim_order(),
-                );
-                let Ok(zeros) = like.map_err(Into::into).and_then(Tensor::zeros) else {
-                    return false;
-                };
-                Value::Tensor(zeros)
-            }
-            None => Value::None,
-        };
-        if method.set_input(index, &value).is_err() {
-            return false;
+    fn work(&self, bytes: Vec<u8>) -> Result<Outcome, String> {
+        match self.kind {
+            Kind::Head => head::check(&bytes),
+            Kind::Verify => Ok(program::verify(&bytes)),
+            Kind::Load | Kind::Run => Ok(self.programs.check(bytes)),
+            Kind::Data => Ok(data::check(bytes)),
+            Kind::Plan => plan::check(&bytes),
         }
     }
-    method.execute().is_ok()
-}
-
-/// Planned bytes that the file declares, as far as the budget lets them be allocated.
-fn declared(bytes: &[u8]) -> u64 {
-    let Ok(program) = ParsedProgram::from_file_bytes(bytes) else {
-        return 0;
-    };
-    let sizes = |plan: et_schema::PlanView<'_>| {
-        plan.buffer_sizes()
-            .iter()
-            .map(|size| u64::try_from(size).unwrap_or(0))
-            .fold(0u64, u64::saturating_add)
-    };
-    program
-        .root()
-        .plans()
-        .map(sizes)
-        .fold(0u64, u64::saturating_add)
-        .min(1 << 40)
 }

@@ -1,11 +1,11 @@
-//! Damages real programs millions of times and sees that nothing but an error comes of it.
+//! Damages real files millions of times and sees that nothing but an error comes of it.
 //!
 //! The cases are numbered, and a number always stands for the same mutant. Shards take turns at the numbers, each in a process of
 //! its own that is watched: a shard that dies or hangs is a fault, and goes on behind the case where it did.
 
 use crate::{console, process, workspace};
 use anyhow::{Context, Result, bail};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -14,12 +14,50 @@ use std::time::{Duration, Instant};
 const HANG: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(200);
 
+/// What reads the files; what becomes of them is told as refused, accepted in part, and accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Target {
+    /// The header of a program or a data file
+    Head,
+    /// Verification and the list of all problems of a program
+    Verify,
+    /// Loading of every method, on simulated devices
+    Load,
+    /// Loading and running of every method
+    Run,
+    /// Data files (.ptd)
+    Data,
+    /// Devices and new places for every method, written and read again
+    Plan,
+}
+
+impl Target {
+    const ALL: [Self; 6] = [
+        Self::Head,
+        Self::Verify,
+        Self::Load,
+        Self::Run,
+        Self::Data,
+        Self::Plan,
+    ];
+
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
 /// Which cases.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct Options {
-    /// How many cases
-    #[arg(long, default_value_t = 200_000)]
-    cases: u64,
+    /// What reads the files [default: one after the other]
+    #[arg(value_enum)]
+    target: Option<Target>,
+    /// How many cases [default: 200000, or as many as there is time for]
+    #[arg(long)]
+    cases: Option<u64>,
+    /// How long for each target
+    #[arg(long)]
+    seconds: Option<u64>,
     /// The number of the first case; a run that stopped at case N goes on with `--start N`
     #[arg(long, default_value_t = 0)]
     start: u64,
@@ -29,9 +67,6 @@ pub(crate) struct Options {
     /// Files over 4 KiB instead of those up to it
     #[arg(long)]
     large: bool,
-    /// Run loaded methods too
-    #[arg(long)]
-    run: bool,
     /// Leave the systematic cases out
     #[arg(long)]
     random_only: bool,
@@ -47,23 +82,38 @@ pub(crate) struct Options {
     /// A folder for mutants that something went wrong with
     #[arg(long)]
     keep: Option<PathBuf>,
+    /// Add the counts to the table of all runs, tests/mutator/results.tsv
+    #[arg(long)]
+    record: bool,
 }
 
 impl Options {
     /// A short run over the programs of the repository, with overflow checks.
     pub(crate) fn short() -> Self {
         Self {
-            cases: 300_000,
+            target: None,
+            cases: Some(20_000),
+            seconds: None,
             start: 0,
             seed: 1,
             large: false,
-            run: true,
             random_only: true,
             dir: Some(workspace::root().join("tests/fixtures")),
             shards: 2,
             debug: true,
             keep: None,
+            record: false,
         }
+    }
+
+    /// The first case that is not done.
+    fn end(&self) -> u64 {
+        let count = match (self.cases, self.seconds) {
+            (Some(cases), _) => cases,
+            (None, Some(_)) => u64::MAX,
+            (None, None) => 200_000,
+        };
+        self.start.saturating_add(count)
     }
 }
 
@@ -74,21 +124,34 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(keep) = &options.keep {
         std::fs::create_dir_all(keep).with_context(|| format!("cannot make {}", keep.display()))?;
     }
+    let targets = match options.target {
+        Some(target) => vec![target],
+        None => Target::ALL.to_vec(),
+    };
+    let mut faults = 0;
+    for target in targets {
+        faults += run_target(target, options, &worker, &folder)?;
+    }
+    if faults > 0 {
+        bail!("{faults} mutants were more than an error");
+    }
+    Ok(())
+}
+
+/// Runs the cases of one target, and gives the number of faults.
+fn run_target(target: Target, options: &Options, worker: &Path, folder: &Path) -> Result<u64> {
     let scratch = tempfile::tempdir().context("no scratch folder")?;
     let start = Instant::now();
-    let end = options.start + options.cases;
+    let work = Work {
+        target,
+        options,
+        worker,
+        folder,
+        scratch: scratch.path(),
+        start,
+    };
     let mut shards = (0..options.shards)
-        .map(|index| {
-            Shard::start(
-                index,
-                options,
-                &worker,
-                &folder,
-                scratch.path(),
-                options.start + index,
-                end,
-            )
-        })
+        .map(|index| Shard::start(&work, index, options.start + index))
         .collect::<Result<Vec<_>>>()?;
     let mut total = Counts::default();
     while !shards.is_empty() {
@@ -101,18 +164,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 Progress::Lost { case, how } => {
                     total.faults += 1;
                     console::line(format_args!("fault case {case}: {how}"));
-                    let again = case + options.shards;
-                    if again < end {
-                        let index = shard.index;
-                        next.push(Shard::start(
-                            index,
-                            options,
-                            &worker,
-                            &folder,
-                            scratch.path(),
-                            again,
-                            end,
-                        )?);
+                    let again = case.saturating_add(options.shards);
+                    if again < options.end() {
+                        next.push(Shard::start(&work, shard.index, again)?);
                     }
                 }
             }
@@ -120,36 +174,24 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         shards = next;
         let at: Vec<u64> = shards.iter().filter_map(|shard| shard.current()).collect();
         console::progress(format_args!(
-            "case {:?} of {end}, {:.0?}",
-            at,
+            "{}: case {at:?}, {:.0?}",
+            target.name(),
             start.elapsed()
         ));
     }
     console::progress(format_args!(""));
-    let Counts {
-        refused,
-        not_loaded,
-        loaded,
-        ran,
-        faults,
-    } = total;
-    console::line(format_args!(
-        "{} cases in {:.1?} ({}, seed {}, {}): {refused} files refused, {not_loaded} methods refused, {loaded} loaded, \
-         {ran} loaded and run, {faults} faults",
-        options.cases,
-        start.elapsed(),
-        if options.large {
-            "large files"
-        } else {
-            "small files"
-        },
-        options.seed,
-        if options.debug { "debug" } else { "release" },
-    ));
-    if faults > 0 {
-        bail!("{faults} mutants were more than an error");
-    }
-    Ok(())
+    total.report(&work, start.elapsed())?;
+    Ok(total.faults)
+}
+
+/// What all shards have in common.
+struct Work<'a> {
+    target: Target,
+    options: &'a Options,
+    worker: &'a Path,
+    folder: &'a Path,
+    scratch: &'a Path,
+    start: Instant,
 }
 
 fn build(debug: bool) -> Result<PathBuf> {
@@ -187,10 +229,46 @@ fn folder(given: Option<&Path>) -> Result<PathBuf> {
 #[derive(Default)]
 struct Counts {
     refused: u64,
-    not_loaded: u64,
-    loaded: u64,
-    ran: u64,
+    partly: u64,
+    accepted: u64,
     faults: u64,
+    /// The first case that no shard came to.
+    next: u64,
+}
+
+impl Counts {
+    /// One line for people, and one for the table if it is wanted.
+    fn report(&self, work: &Work<'_>, took: Duration) -> Result<()> {
+        let options = work.options;
+        let Self {
+            refused,
+            partly,
+            accepted,
+            faults,
+            next,
+        } = *self;
+        let cases = refused + partly + accepted + faults;
+        let target = work.target.name();
+        let files = if options.large { "large" } else { "small" };
+        let build = if options.debug { "debug" } else { "release" };
+        let (seed, seconds) = (options.seed, took.as_secs_f64());
+        console::line(format_args!(
+            "{target}: {cases} cases in {seconds:.1} s ({files} files, seed {seed}, {build}): {refused} refused, \
+             {partly} accepted in part, {accepted} accepted, {faults} faults; next case {next}",
+        ));
+        if !options.record {
+            return Ok(());
+        }
+        let start = options.start;
+        let kind = if options.random_only { "random" } else { "all" };
+        let row = format!(
+            "{target}\t{build}\t{files}\t{kind}\t{seed}\t{start}\t{next}\t{cases}\t{seconds:.0}\t{refused}\t{partly}\t{accepted}\t{faults}\n"
+        );
+        let path = workspace::root().join("tests/mutator/results.tsv");
+        let file = std::fs::OpenOptions::new().append(true).open(&path);
+        file.and_then(|mut file| file.write_all(row.as_bytes()))
+            .with_context(|| format!("cannot add to {}", path.display()))
+    }
 }
 
 enum Progress {
@@ -211,38 +289,29 @@ struct Shard {
 }
 
 impl Shard {
-    fn start(
-        index: u64,
-        options: &Options,
-        worker: &Path,
-        folder: &Path,
-        scratch: &Path,
-        start: u64,
-        end: u64,
-    ) -> Result<Self> {
-        let place = scratch.join(format!("shard-{index}.case"));
-        let output = scratch.join(format!("shard-{index}.out"));
-        let mut command = Command::new(worker);
-        command
-            .arg("--folder")
-            .arg(folder)
-            .arg("--current")
-            .arg(&place);
-        command.args([
-            "--seed",
-            &options.seed.to_string(),
-            "--start",
-            &start.to_string(),
-        ]);
-        command.args([
-            "--step",
-            &options.shards.to_string(),
-            "--end",
-            &end.to_string(),
-        ]);
+    fn start(work: &Work<'_>, index: u64, start: u64) -> Result<Self> {
+        let options = work.options;
+        let place = work.scratch.join(format!("shard-{index}.case"));
+        let output = work.scratch.join(format!("shard-{index}.out"));
+        let mut command = Command::new(work.worker);
+        command.arg("--folder").arg(work.folder);
+        command.arg("--current").arg(&place);
+        command.args(["--target", &work.target.name()]);
+        let numbers = [
+            ("--seed", options.seed),
+            ("--start", start),
+            ("--step", options.shards),
+            ("--end", options.end()),
+        ];
+        for (name, number) in numbers {
+            command.args([name, &number.to_string()]);
+        }
+        if let Some(seconds) = options.seconds {
+            let left = seconds.saturating_sub(work.start.elapsed().as_secs());
+            command.args(["--seconds", &left.to_string()]);
+        }
         for (flag, wanted) in [
             ("--large", options.large),
-            ("--run", options.run),
             ("--random-only", options.random_only),
         ] {
             if wanted {
@@ -260,7 +329,7 @@ impl Shard {
             .stdin(Stdio::null());
         let child = command
             .spawn()
-            .with_context(|| format!("cannot start {}", worker.display()))?;
+            .with_context(|| format!("cannot start {}", work.worker.display()))?;
         Ok(Self {
             index,
             child,
@@ -325,9 +394,9 @@ impl Shard {
                 let value: u64 = value.parse().unwrap_or(0);
                 match name {
                     "refused" => total.refused += value,
-                    "not_loaded" => total.not_loaded += value,
-                    "loaded" => total.loaded += value,
-                    "ran" => total.ran += value,
+                    "partly" => total.partly += value,
+                    "accepted" => total.accepted += value,
+                    "next" => total.next = total.next.max(value),
                     "faults" => total.faults += value,
                     _ => {}
                 }
