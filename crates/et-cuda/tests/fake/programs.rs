@@ -328,6 +328,36 @@ fn random_programs_read_what_they_wrote_under_random_schedules() {
     }
 }
 
+#[test]
+fn random_programs_share_an_allocator() {
+    let devices = alone();
+    for schedule in 0..20 {
+        fakecuda::schedule(schedule);
+        let allocator = with_chunks_of(100);
+        let ordinals = [devices[0].ordinal(), devices[1].ordinal()];
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let allocator = &allocator;
+                scope.spawn(move || {
+                    let seed = schedule * 4 + thread;
+                    let outcome = Program::new(allocator, ordinals, seed).run();
+                    assert_eq!(outcome, Ok(()), "schedule {schedule}, thread {thread}");
+                });
+            }
+        });
+        fakecuda::schedule(0);
+        drop(allocator);
+        for device in &devices {
+            let left = (device.stats().live_allocs, device.stats().live_events);
+            assert_eq!(
+                (device.violations().as_str(), left),
+                ("", (0, 0)),
+                "{schedule}"
+            );
+        }
+    }
+}
+
 /// Some call fails once, somewhere: the program ends with that error or goes on, and nothing is left or used too early.
 #[test]
 fn random_programs_survive_a_failed_call() {
