@@ -4,6 +4,7 @@ use crate::allocator::CudaAllocator;
 use crate::caller_stream::CallerStream;
 use crate::device::DeviceState;
 use crate::event::CudaEvent;
+use crate::own_stream::CudaStream;
 use crate::pinned::{PinnedBuffer, PinnedKind};
 use crate::transfer::{RefusedTransfer, Transfer};
 use et_device::{DeviceError, DeviceIndex, DeviceSpan, StreamHandle};
@@ -18,16 +19,16 @@ use et_device::{DeviceError, DeviceIndex, DeviceSpan, StreamHandle};
 ///
 /// ```no_run
 /// use et_cuda::CudaAllocator;
-/// use et_device::{AllocationRequest, DeviceAllocator, DeviceIndex, StreamHandle};
+/// use et_device::{AllocationRequest, DeviceAllocator, DeviceIndex};
 /// use std::num::NonZeroU64;
 ///
 /// let (cuda, index) = (CudaAllocator::new(), DeviceIndex::ZERO);
-/// let per_thread = StreamHandle::from_raw(2);
+/// let stream = cuda.create_stream(index)?;
 /// let block = cuda.allocate(&AllocationRequest::new(index, NonZeroU64::new(1024).unwrap()))?;
 /// let mut buffer = cuda.pinned(index, 1024)?;
 /// buffer.fill(7);
-/// // SAFETY: the block is live, only this copy uses it, and the thread's stream lives as long as the thread.
-/// let up = unsafe { cuda.upload(index, block, buffer, 0, per_thread)? };
+/// // SAFETY: the block is live, only this copy uses it, and so is the stream.
+/// let up = unsafe { cuda.upload(index, block, buffer, 0, stream.handle())? };
 /// // … other work of the host …
 /// let buffer = up.wait()?; // to be filled again
 /// # // SAFETY: the block is ours, and nothing uses it.
@@ -55,6 +56,14 @@ impl CudaAllocator {
         nbytes: usize,
     ) -> Result<PinnedBuffer, DeviceError> {
         self.state(index)?.pinned(nbytes, PinnedKind::WriteCombined)
+    }
+
+    /// A stream of a device.
+    ///
+    /// # Errors
+    /// The driver's, [`DeviceError::Unavailable`], or [`DeviceError::NoSuchDevice`].
+    pub fn create_stream(&self, index: DeviceIndex) -> Result<CudaStream, DeviceError> {
+        self.state(index)?.create_stream()
     }
 
     /// Queues a copy of `dst.len()` bytes from `src`, from `offset` on, to the device.

@@ -1,5 +1,6 @@
 //! The stream on which a thread wants copies to happen.
 
+use crate::own_stream::CudaStream;
 use et_device::{DeviceIndex, StreamHandle};
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -20,7 +21,7 @@ struct Selected {
 /// While this lives, synchronous copies and fills that this thread makes on a device happen on a stream of the
 /// caller's: behind what is queued there. They are complete when they return, as always.
 ///
-/// Made by [`select_stream`](crate::CudaAllocator::select_stream), for one device; guards for other devices are independent of it. A
+/// Made by [`select_stream`](crate::CudaAllocator::select_stream) or [`CudaStream::select`], for one device; guards for other devices are independent of it. A
 /// later guard for the same device counts until it is dropped, and then the earlier one again. Other threads are not
 /// concerned, and a guard cannot go to one:
 ///
@@ -33,6 +34,8 @@ struct Selected {
 #[must_use = "the stream is selected as long as the guard lives"]
 pub struct CallerStream {
     number: u64,
+    /// Lives as long as the guard. A stream of somebody else does so by that one's word.
+    own: Option<CudaStream>,
     /// Belongs to the thread whose copies it concerns.
     thread_bound: PhantomData<*const ()>,
 }
@@ -51,8 +54,16 @@ impl CallerStream {
         });
         CallerStream {
             number,
+            own: None,
             thread_bound: PhantomData,
         }
+    }
+
+    /// Selects a stream that the guard keeps.
+    pub(crate) fn select_own(stream: CudaStream) -> Self {
+        let mut guard = Self::select(stream.device().index(), stream.handle());
+        guard.own = Some(stream);
+        guard
     }
 }
 

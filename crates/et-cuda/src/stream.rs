@@ -195,6 +195,10 @@ impl Stream {
     pub(crate) fn id(&self) -> StreamId {
         self.id
     }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
 }
 
 impl Drop for Stream {

@@ -3,8 +3,9 @@
 use super::DeviceState;
 use crate::context::Current;
 use crate::event::{CudaEvent, Event};
+use crate::own_stream::CudaStream;
 use crate::pinned::{PinnedBuffer, PinnedKind};
-use crate::stream::StreamId;
+use crate::stream::{Stream, StreamId};
 use et_device::{DeviceError, DeviceSpan, LengthMismatch, StreamHandle};
 use std::sync::Arc;
 
@@ -15,6 +16,10 @@ impl DeviceState {
         kind: PinnedKind,
     ) -> Result<PinnedBuffer, DeviceError> {
         PinnedBuffer::allocate(&self.context, nbytes, kind)
+    }
+
+    pub(crate) fn create_stream(&self) -> Result<CudaStream, DeviceError> {
+        Ok(CudaStream(Arc::new(Stream::create(&self.context)?)))
     }
 
     /// # Safety

@@ -167,7 +167,10 @@ fn by_transfers(
     // SAFETY: as above.
     let _selected = unsafe { allocator.select_stream(at, legacy)? };
     block.record_use(legacy)?;
-    block.fill(1)
+    block.fill(1)?;
+    let own = allocator.create_stream(at)?;
+    own.wait_for(&own.record()?)?;
+    own.synchronize()
 }
 
 const REQUIRED: &[&str] = &[

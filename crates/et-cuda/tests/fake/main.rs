@@ -14,6 +14,7 @@ mod faults;
 mod machines;
 mod memory;
 mod no_pools;
+mod own_streams;
 mod pinned;
 mod programs;
 mod schedules;
