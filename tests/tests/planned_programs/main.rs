@@ -4,6 +4,7 @@
 //! zeros. Whatever a plan or a copy gets wrong is then read as poison, or as what another value left there.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod repaired;
 mod sketch;
 
 use std::ops::ControlFlow;
