@@ -112,6 +112,14 @@ impl Context {
         Err(self.failed(status))
     }
 
+    /// As [`Context::check`], for a call in which another device may be at fault: nothing is remembered of it.
+    pub(crate) fn without_blame(&self, status: Status) -> Result<(), DeviceError> {
+        if status.is_ok() {
+            return Ok(());
+        }
+        Err(status.error(self.device, self.driver.name_of(status)))
+    }
+
     #[cold]
     fn failed(&self, status: Status) -> DeviceError {
         if status.is_fatal() {

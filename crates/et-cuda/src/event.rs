@@ -84,18 +84,26 @@ impl Event {
         self.handle
     }
 
+    /// Whether it is an event of this context.
+    pub(crate) fn belongs_to(&self, context: &Context) -> bool {
+        self.context.handle() == context.handle()
+    }
+
+    /// Whether everything before it is done. Some context must be current; a failure is one of the event's own.
     pub(crate) fn is_done(&self, current: &Current<'_>) -> Result<bool, DeviceError> {
         // SAFETY: the event is live.
         let status = unsafe { current.driver().event_query(self.handle) };
         if status.code == NOT_READY {
             return Ok(false);
         }
-        current.check(status).map(|()| true)
+        self.context.check(status).map(|()| true)
     }
 
+    /// Waits until everything before it is done, as for [`Event::is_done`].
     pub(crate) fn wait(&self, current: &Current<'_>) -> Result<(), DeviceError> {
         // SAFETY: the event is live.
-        current.check(unsafe { current.driver().event_synchronize(self.handle) })
+        self.context
+            .check(unsafe { current.driver().event_synchronize(self.handle) })
     }
 }
 

@@ -48,11 +48,16 @@ impl StreamId {
     /// Queues a wait for `event`.
     pub(crate) fn wait_for(self, current: &Current<'_>, event: &Event) -> Result<(), DeviceError> {
         // SAFETY: the stream is live by whoever made this id; the event is live while it is borrowed.
-        current.check(unsafe {
+        let status = unsafe {
             current
                 .driver()
                 .stream_wait_event(self.0, event.handle(), 0)
-        })
+        };
+        if event.belongs_to(current.context()) {
+            return current.check(status);
+        }
+        // A fault of the other device is none of this one.
+        current.context().without_blame(status)
     }
 
     /// Waits until the stream has done all that is queued.
@@ -145,11 +150,13 @@ impl StreamId {
     ) -> Result<(), DeviceError> {
         let from = current.context().handle();
         // SAFETY: by this function's contract; both contexts are retained.
-        current.check(unsafe {
+        let status = unsafe {
             current
                 .driver()
                 .copy_peer(dst, to.handle(), src, from, nbytes, self.0)
-        })
+        };
+        // Either device may be at fault.
+        current.context().without_blame(status)
     }
 
     /// Queues a fill.

@@ -192,3 +192,24 @@ fn a_failed_copy_between_devices_is_told_and_the_next_one_works() {
         assert_eq!(b.read().unwrap(), pattern(64, 1));
     }
 }
+
+/// Which of the two is at fault shows when each is used again.
+#[test]
+fn a_faulty_device_does_not_poison_the_one_that_is_copied_from() {
+    let devices = fakecuda::devices(2);
+    let [good, bad] = [devices[0].ordinal(), devices[1].ordinal()];
+    let allocator = with_chunks_of(64);
+    let (a, b) = (
+        Block::new(&allocator, good, 64).unwrap(),
+        Block::new(&allocator, bad, 64).unwrap(),
+    );
+    a.fill(1).unwrap();
+    devices[0].fail("cuMemcpyPeerAsync", 0, 1, 700);
+    let DeviceError::Driver { code, .. } = b.copy_from(&a).unwrap_err() else {
+        panic!("not the driver's error")
+    };
+    assert_eq!(code, 700);
+    assert_eq!(a.read().unwrap(), [1; 64]);
+    b.copy_from(&a).unwrap();
+    assert_eq!(b.read().unwrap(), [1; 64]);
+}

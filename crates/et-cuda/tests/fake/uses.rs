@@ -1,5 +1,6 @@
 //! Blocks that other streams use, events, and frees that wait for both.
 
+use crate::faults::elsewhere;
 use crate::streams::alone;
 use crate::support::{Block, ForeignStream, index, pattern};
 use et_cuda::CudaAllocator;
@@ -215,4 +216,72 @@ fn an_event_orders_streams_of_different_devices() {
     let wrong = unsafe { allocator.wait_for(index(here), second.handle(), &event) };
     assert_eq!(wrong.unwrap_err().id(), "device.driver");
     drop((a, b));
+}
+
+/// What a device's fault does to events is that device's own trouble.
+#[test]
+fn a_fault_of_a_device_does_not_poison_those_that_wait_for_it() {
+    elsewhere(
+        "uses::a_fault_of_a_device_does_not_poison_those_that_wait_for_it",
+        || {
+            let mut devices = fakecuda::devices(2);
+            devices
+                .iter_mut()
+                .for_each(fakecuda::Device::allow_leftovers);
+            let [bad, good] = [devices[0].ordinal(), devices[1].ordinal()];
+            for pools in [true, false] {
+                fakecuda::set_pools(pools);
+                let allocator = CudaAllocator::new();
+                let block = Block::new(&allocator, good, 64).unwrap();
+                let event = allocator
+                    .create_stream(index(bad))
+                    .unwrap()
+                    .record()
+                    .unwrap();
+                allocator
+                    .keep_until(block.span(), index(good), &event)
+                    .unwrap();
+                fakecuda::fail_everywhere("cuEventQuery", 0, u64::MAX, 700);
+                fakecuda::fail_everywhere("cuEventSynchronize", 0, u64::MAX, 700);
+                fakecuda::fail_everywhere("cuStreamWaitEvent", 0, u64::MAX, 700);
+                // Whether its work is over cannot be known, so the block is not given back.
+                let live = devices[1].stats().live_allocs;
+                let freed = block.free();
+                fakecuda::clear_everywhere();
+                assert_eq!(freed.is_err(), pools, "without pools it is put off");
+                assert_eq!(devices[1].stats().live_allocs, live);
+                let other = Block::new(&allocator, good, 64).unwrap();
+                other.fill(1).unwrap();
+                assert_eq!(other.read().unwrap(), [1; 64]);
+            }
+        },
+    );
+}
+
+/// A free on a wrong stream waits for the block's uses by other devices, too.
+#[test]
+fn a_free_that_must_happen_at_once_waits_for_uses_of_other_devices() {
+    let devices = alone();
+    let [here, there] = [devices[0].ordinal(), devices[1].ordinal()];
+    let allocator = CudaAllocator::new();
+    let stream = ForeignStream::of(here);
+    let (a, b) = (
+        Block::new(&allocator, here, 64).unwrap(),
+        Block::new(&allocator, there, 64).unwrap(),
+    );
+    a.fill(1).unwrap();
+    b.copy_from_on(&a, stream.handle()).unwrap();
+    // SAFETY: a live stream of this device.
+    let copied = unsafe { allocator.record(index(here), stream.handle()) }.unwrap();
+    allocator
+        .keep_until(b.span(), index(there), &copied)
+        .unwrap();
+    b.free_on(stream.handle()).unwrap_err();
+    for device in &devices {
+        assert_eq!(
+            (device.violations().as_str(), device.stats().pending_ops),
+            ("", 0)
+        );
+    }
+    a.free().unwrap();
 }
