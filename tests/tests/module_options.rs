@@ -8,7 +8,7 @@
 use std::sync::{Arc, OnceLock};
 
 use et_device::{Device, DeviceMap};
-use et_kernel::{Event, EventHook, Tensor};
+use et_kernel::{Event, EventHook, SizeLimits, Tensor};
 use et_memory::{Budget, BufferSpec, MemoryPlan, PlannedMemory};
 use et_module::{
     CancelHandle, Error, ErrorKind, LoadOptions, Method, Module, ModuleOptions, Program, Value,
@@ -404,6 +404,49 @@ fn r_exe_03_a_run_takes_no_more_instructions_than_it_may() {
             assert_eq!((error.code(), method.in_progress()), (0x23, false));
         }
     }
+}
+
+#[test]
+fn a_method_larger_than_allowed_is_refused_and_so_is_one_nested_in_it() {
+    let simulation = Simulation::new();
+    let program = |name: &str| Program::open(Case::fixture(name).path()).unwrap();
+    let load = |program: &Program, size: SizeLimits| {
+        let options = LoadOptions::default().with_size_limits(size);
+        let files = et_module::DataFiles::new();
+        program.load_method_with("forward", &simulation.environment, &files, options)
+    };
+    // Sizes of the multi-layer perceptron: three constants are its weights, and others their biases.
+    let mlp = program("mlp");
+    for (size, message) in [
+        (
+            SizeLimits::default().with_values(3),
+            "values, and 3 are allowed",
+        ),
+        (
+            SizeLimits::default().with_instructions(1),
+            "instructions, and 1 are allowed",
+        ),
+        (
+            SizeLimits::default().with_constant_bytes(64),
+            "bytes of constants, and 64 are allowed",
+        ),
+    ] {
+        let error = load(&mlp, size).unwrap_err();
+        assert!(
+            matches!(error.kind(), ErrorKind::TooLarge { .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains(message), "{error}");
+    }
+    assert!(load(&mlp, SizeLimits::default()).is_ok());
+
+    // Four instructions around a delegate whose own program has one: three values are too few for it.
+    let outer = program("dev_skip_d2h");
+    let values = |limit| load(&outer, SizeLimits::default().with_values(limit));
+    let allowed: Vec<bool> = (1..20).map(|limit| values(limit).is_ok()).collect();
+    let first = allowed.iter().position(|allowed| *allowed).unwrap();
+    assert!(first > 0 && allowed[first..].iter().all(|allowed| *allowed));
+    simulation.expect_empty();
 }
 
 #[test]

@@ -110,6 +110,7 @@ fn loading_running_and_dropping_again_and_again_keeps_no_memory() {
     let rounds = repetitions(1000, 20);
     let mut cases: Vec<Case> = Case::all().into_iter().filter(Case::uses_devices).collect();
     cases.retain(|case| cfg!(not(debug_assertions)) || case.name != "dev_mv2_lite");
+    let mut resident = None;
     for case in &cases {
         let simulation = Simulation::new();
         let program = Program::open(case.path()).unwrap();
@@ -139,6 +140,7 @@ fn loading_running_and_dropping_again_and_again_keeps_no_memory() {
         // What is made once (a segment that is kept, tables of kernels) is there after the first rounds.
         round();
         round();
+        resident = resident.or_else(resident_nbytes);
         let (host, device) = (
             IN_USE.load(Ordering::Relaxed),
             simulation.counters().live_bytes,
@@ -151,4 +153,22 @@ fn loading_running_and_dropping_again_and_again_keeps_no_memory() {
         assert_eq!(IN_USE.load(Ordering::Relaxed), host, "{}", case.name);
     }
     println!("{} cases, {rounds} rounds each", cases.len());
+    if let (Some(before), Some(after)) = (resident, resident_nbytes()) {
+        println!("resident memory: {before} bytes before, {after} after");
+        // The other cases have programs of their own, which the heap keeps room for.
+        assert!(
+            after <= before + before / 100 + (8 << 20),
+            "{before} {after}"
+        );
+    }
+}
+
+/// Memory of this process that is resident, in bytes, where the system tells.
+fn resident_nbytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
 }

@@ -78,6 +78,59 @@ pub struct Limits {
     pub instructions: u64,
     /// How many programs this one is nested in.
     pub depth: u32,
+    /// How large each program may be.
+    pub size: SizeLimits,
+}
+
+/// Upper limits on what a method consists of, checked before anything is made for it. The default has none: a method is never larger
+/// than its file, and loading takes time and memory in proportion to that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SizeLimits {
+    /// Values.
+    pub values: u64,
+    /// Instructions in all chains, however often they run.
+    pub instructions: u64,
+    /// Bytes of constants, those from data files with them. One that several values name counts for each.
+    pub constant_bytes: u64,
+}
+
+impl Default for SizeLimits {
+    fn default() -> Self {
+        Self::unlimited()
+    }
+}
+
+impl SizeLimits {
+    /// None.
+    pub const fn unlimited() -> Self {
+        Self {
+            values: u64::MAX,
+            instructions: u64::MAX,
+            constant_bytes: u64::MAX,
+        }
+    }
+
+    /// The same with at most so many values.
+    #[must_use]
+    pub const fn with_values(mut self, values: u64) -> Self {
+        self.values = values;
+        self
+    }
+
+    /// The same with at most so many instructions.
+    #[must_use]
+    pub const fn with_instructions(mut self, instructions: u64) -> Self {
+        self.instructions = instructions;
+        self
+    }
+
+    /// The same with at most so many bytes of constants.
+    #[must_use]
+    pub const fn with_constant_bytes(mut self, nbytes: u64) -> Self {
+        self.constant_bytes = nbytes;
+        self
+    }
 }
 
 impl Limits {
@@ -87,7 +140,15 @@ impl Limits {
             budget,
             instructions,
             depth,
+            size: SizeLimits::unlimited(),
         }
+    }
+
+    /// The same with limits on the size of programs.
+    #[must_use]
+    pub const fn with_size(mut self, size: SizeLimits) -> Self {
+        self.size = size;
+        self
     }
 }
 

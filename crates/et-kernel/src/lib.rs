@@ -70,6 +70,7 @@ pub use access::{LockstepIn, LockstepOut, TensorIn, TensorOut};
 pub use arguments::{Arguments, IntList, TensorId};
 pub use backend::{
     Backend, BackendError, CompileSpec, Delegate, InitContext, Limits, NamedData, NamedDataError,
+    SizeLimits,
 };
 pub use bytes::SharedBytes;
 pub use context::{Follower, KernelContext, Overlap, PrepareContext};

@@ -179,6 +179,16 @@ pub enum ErrorKind {
         /// The limit.
         limit: u64,
     },
+    /// The method is larger than allowed.
+    #[error("the method has {found} {what}, and {limit} are allowed")]
+    TooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much there is.
+        found: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// A branch depends on something that is no condition.
     #[error("the condition is {found}, and must be a Bool or a tensor of Bool")]
     Condition {
@@ -285,6 +295,7 @@ impl Error {
             ErrorKind::InputsMissing { .. } => "module.inputs-missing",
             ErrorKind::InProgress => "module.in-progress",
             ErrorKind::InstructionLimit { .. } => "module.instruction-limit",
+            ErrorKind::TooLarge { .. } => "module.too-large",
             ErrorKind::Condition { .. } => "module.condition",
             ErrorKind::Nesting { .. } => "module.nesting",
             ErrorKind::Cancelled => "module.cancelled",
@@ -317,7 +328,8 @@ impl Error {
             ErrorKind::AlreadyLoaded => 0x04,
             ErrorKind::NoSuchAttribute { .. } => 0x20,
             ErrorKind::Cancelled => 0x01,
-            ErrorKind::InstructionLimit { .. }
+            ErrorKind::TooLarge { .. }
+            | ErrorKind::InstructionLimit { .. }
             | ErrorKind::Condition { .. }
             | ErrorKind::Nesting { .. } => 0x23,
             ErrorKind::NoSuchMethod { .. }

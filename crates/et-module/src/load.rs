@@ -2,6 +2,7 @@
 
 mod flow;
 mod lookup;
+mod size;
 mod steps;
 mod values;
 
@@ -9,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use et_device::Device;
 use et_kernel::{
-    Backend, EValue, Environment, Event, Kernel, Limits, NamedData, ValueIndex, ValueTable,
+    Backend, EValue, Environment, Event, Kernel, Limits, NamedData, SizeLimits, ValueIndex,
+    ValueTable,
 };
 use et_memory::{Budget, MemoryPlan, PlannedMemory};
 use et_schema::PlanView;
@@ -40,6 +42,8 @@ pub struct LoadOptions {
     pub budget: Budget,
     /// How many instructions one run may take.
     pub instruction_limit: u64,
+    /// How large it may be. Programs nested in it are no larger.
+    pub size: SizeLimits,
     /// Planned memory to use instead of new one.
     pub planned: Option<PlannedMemory>,
     pub(crate) depth: u32,
@@ -50,6 +54,7 @@ impl Default for LoadOptions {
         Self {
             budget: Budget::unlimited(),
             instruction_limit: 10_000_000,
+            size: SizeLimits::default(),
             planned: None,
             depth: 0,
         }
@@ -71,6 +76,13 @@ impl LoadOptions {
         self
     }
 
+    /// The same with limits on the method's size.
+    #[must_use]
+    pub fn with_size_limits(mut self, size: SizeLimits) -> Self {
+        self.size = size;
+        self
+    }
+
     /// The same with planned memory of the caller's, which is checked against the method's plan.
     #[must_use]
     pub fn with_planned_memory(mut self, planned: PlannedMemory) -> Self {
@@ -83,6 +95,7 @@ impl LoadOptions {
         Self {
             budget: limits.budget.clone(),
             instruction_limit: limits.instructions,
+            size: limits.size.clone(),
             depth: limits.depth + 1,
             ..Self::default()
         }
@@ -132,6 +145,7 @@ fn load(
         outer,
     };
     let plan = meta.plan();
+    size::check(&options.size, &plan)?;
     let kernels = find_kernels(&plan, environment)?;
     let backends = find_backends(&plan, environment)?;
     data.check_duplicates()?;
@@ -162,7 +176,8 @@ fn load(
         options.budget.after(&MemoryPlan::new(own)),
         options.instruction_limit,
         options.depth,
-    );
+    )
+    .with_size(options.size.clone());
     let steps = match loader.build(&kernels, &backends, &limits) {
         Ok(steps) => steps,
         Err(error) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use et_device::DeviceMap;
-use et_kernel::Environment;
+use et_kernel::{Environment, SizeLimits};
 use et_memory::{Budget, MemoryPlan, PlannedMemory};
 
 use crate::data::{DataFile, DataFiles, NoData};
@@ -50,6 +50,8 @@ pub struct ModuleOptions {
     pub budget: Budget,
     /// How many instructions one run may take.
     pub instruction_limit: u64,
+    /// How large each method may be.
+    pub size: SizeLimits,
 }
 
 impl Default for ModuleOptions {
@@ -57,12 +59,14 @@ impl Default for ModuleOptions {
         let LoadOptions {
             budget,
             instruction_limit,
+            size,
             ..
         } = LoadOptions::default();
         Self {
             share_arenas: false,
             budget,
             instruction_limit,
+            size,
         }
     }
 }
@@ -234,7 +238,8 @@ impl Module {
     fn load(&mut self, name: &str) -> Result<Method, Error> {
         let options = LoadOptions::default()
             .with_budget(self.options.budget.clone())
-            .with_instruction_limit(self.options.instruction_limit);
+            .with_instruction_limit(self.options.instruction_limit)
+            .with_size_limits(self.options.size.clone());
         let meta = self.program.method_meta(name)?;
         if !self.options.share_arenas {
             return self.load_with(&meta, options, &mut None);
