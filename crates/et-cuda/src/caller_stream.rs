@@ -19,7 +19,8 @@ struct Selected {
 }
 
 /// While this lives, synchronous copies and fills that this thread makes on a device happen on a stream of the
-/// caller's: behind what is queued there. They are complete when they return, as always.
+/// caller's: behind what is queued there. They are complete when they return, as always. A copy between two devices comes
+/// behind the streams that are selected for either.
 ///
 /// Made by [`select_stream`](crate::CudaAllocator::select_stream) or [`CudaStream::select`], for one device; guards for other devices are independent of it. A
 /// later guard for the same device counts until it is dropped, and then the earlier one again. Other threads are not

@@ -68,9 +68,11 @@ impl DeviceState {
 
     /// Where synchronous copies happen: on the stream that the thread selected, or on ours.
     fn copy_stream(&self) -> StreamId {
-        caller_stream(self.device().index())
-            .and_then(StreamId::selected)
-            .unwrap_or(self.copies.id())
+        self.selected_stream().unwrap_or(self.copies.id())
+    }
+
+    fn selected_stream(&self) -> Option<StreamId> {
+        caller_stream(self.device().index()).and_then(StreamId::selected)
     }
 
     /// Whether blocks are out. Their memory must then outlive this.

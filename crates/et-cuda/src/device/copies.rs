@@ -2,6 +2,7 @@
 
 use super::DeviceState;
 use crate::context::Current;
+use crate::event::Event;
 use crate::stream::StreamId;
 use et_device::{Device, DeviceError, DeviceSpan, LengthMismatch, StreamHandle};
 
@@ -88,11 +89,27 @@ impl DeviceState {
         dst: DeviceSpan,
         src: DeviceSpan,
     ) -> Result<(), DeviceError> {
+        let behind = self.selected_elsewhere(to)?;
         let current = self.context.enter()?;
         let stream = self.copy_stream();
+        if let Some(event) = behind {
+            stream.wait_for(&current, &event)?;
+        }
         // SAFETY: by this function's contract.
         unsafe { self.queue_copy(&current, to, dst, src, stream)? };
         stream.settle(&current)
+    }
+
+    /// Where the stream is now that the thread selected for another device, if it did.
+    fn selected_elsewhere(&self, other: &Self) -> Result<Option<Event>, DeviceError> {
+        if self.device() == other.device() {
+            return Ok(None);
+        }
+        let Some(stream) = other.selected_stream() else {
+            return Ok(None);
+        };
+        let current = other.context.enter()?;
+        Event::record(&other.context, &current, stream).map(Some)
     }
 
     /// # Safety

@@ -159,3 +159,31 @@ fn b_45_copies_on_a_selected_stream_are_complete_when_they_return() {
     }
     fakecuda::defer_pageable(false);
 }
+
+/// Work that is queued on the target's stream, and on the source's, comes before a copy between the two.
+#[test]
+fn copies_between_devices_are_behind_both_selected_streams() {
+    let devices = alone();
+    let [here, there] = [devices[0].ordinal(), devices[1].ordinal()];
+    let allocator = CudaAllocator::new();
+    for schedule in 0..50 {
+        fakecuda::schedule(schedule);
+        let [from, to] = [here, there].map(|o| allocator.create_stream(index(o)).unwrap());
+        let blocks = [here, here, there, there].map(|o| Block::new(&allocator, o, 64).unwrap());
+        let [new, source, old, target] = &blocks;
+        new.write(&pattern(64, 1)).unwrap();
+        old.write(&pattern(64, 2)).unwrap();
+        source.copy_from_on(new, from.handle()).unwrap();
+        target.copy_from_on(old, to.handle()).unwrap();
+        let guards = (from.select(), to.select());
+        target.copy_from(source).unwrap();
+        drop(guards);
+        to.synchronize().unwrap();
+        assert_eq!(
+            target.read().unwrap(),
+            pattern(64, 1),
+            "schedule {schedule}"
+        );
+    }
+    fakecuda::schedule(0);
+}
