@@ -2,7 +2,8 @@
 
 use crate::process::{cargo, run as show_and_run, works};
 use crate::{
-    console, consumers, device, features, fixtures, fuzz, layers, nostd, schema, unsafe_code,
+    console, consumers, device, features, fixtures, fuzz, layers, nostd, schema, supply,
+    unsafe_code,
 };
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table};
@@ -47,6 +48,7 @@ fn full(log: &mut StepLog) -> Result<()> {
     log.step("format", format)?;
     log.step("layers", layers::run)?;
     log.step("unsafe", unsafe_counts)?;
+    log.step("supply", supply::run)?;
     log.step("schema", || schema::run(true))?;
     log.step("clippy", clippy)?;
     log.step("build", || {

@@ -79,6 +79,9 @@ pub(crate) struct Options {
     /// The unoptimised build, with overflow checks
     #[arg(long)]
     debug: bool,
+    /// A build in which every panic ends the process, as programs may be built that use us
+    #[arg(long)]
+    abort: bool,
     /// A folder for mutants that something went wrong with
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -101,6 +104,7 @@ impl Options {
             dir: Some(workspace::root().join("tests/fixtures")),
             shards: 2,
             debug: true,
+            abort: false,
             keep: None,
             record: false,
         }
@@ -119,7 +123,7 @@ impl Options {
 
 /// Runs the cases; an error if any of them is a fault.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let worker = build(options.debug)?;
+    let worker = build(options.debug, options.abort)?;
     let folder = folder(options.dir.as_deref())?;
     if let Some(keep) = &options.keep {
         std::fs::create_dir_all(keep).with_context(|| format!("cannot make {}", keep.display()))?;
@@ -194,15 +198,23 @@ struct Work<'a> {
     start: Instant,
 }
 
-fn build(debug: bool) -> Result<PathBuf> {
+fn build(debug: bool, abort: bool) -> Result<PathBuf> {
     let mut command = process::cargo();
     command.args(["build", "--package", "et-mutator"]);
     if !debug {
         command.arg("--release");
     }
+    let mut target = workspace::target_dir();
+    if abort {
+        // A folder of its own, or every other build would start anew.
+        target = target.join("abort");
+        let profile = if debug { "dev" } else { "release" };
+        command.args(["--config", &format!("profile.{profile}.panic=\"abort\"")]);
+        command.arg("--target-dir").arg(&target);
+    }
     process::run(&mut command)?;
     let profile = if debug { "debug" } else { "release" };
-    Ok(workspace::target_dir().join(profile).join("et-mutator"))
+    Ok(target.join(profile).join("et-mutator"))
 }
 
 fn folder(given: Option<&Path>) -> Result<PathBuf> {
@@ -250,7 +262,12 @@ impl Counts {
         let cases = refused + partly + accepted + faults;
         let target = work.target.name();
         let files = if options.large { "large" } else { "small" };
-        let build = if options.debug { "debug" } else { "release" };
+        let build = match (options.debug, options.abort) {
+            (true, false) => "debug",
+            (true, true) => "debug, panic=abort",
+            (false, false) => "release",
+            (false, true) => "release, panic=abort",
+        };
         let (seed, seconds) = (options.seed, took.as_secs_f64());
         console::line(format_args!(
             "{target}: {cases} cases in {seconds:.1} s ({files} files, seed {seed}, {build}): {refused} refused, \

@@ -13,6 +13,7 @@ mod nostd;
 mod overhead;
 mod process;
 mod schema;
+mod supply;
 mod unsafe_code;
 mod workspace;
 
@@ -45,6 +46,8 @@ enum Command {
     NoStd,
     /// Build and run one small outside crate per package
     Consumers(consumers::Options),
+    /// Check the licences and versions of what we depend on, and pack every crate
+    Supply,
     /// List all unsafe code with its reasons, or compare its amount with the committed counts
     Unsafe(unsafe_code::Options),
     /// Run every recorded case and compare outputs and device traces
@@ -80,6 +83,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Features => features::run(),
         Command::NoStd => nostd::run(),
         Command::Consumers(options) => consumers::run(&options),
+        Command::Supply => supply::run(),
         Command::Unsafe(options) => unsafe_code::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Inspect(options) => inspect::run(&options),

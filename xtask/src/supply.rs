@@ -1,0 +1,195 @@
+//! What we depend on: every licence is one that we may pass on, and no package is there twice without our knowing. Also that every
+//! package of ours can be packed.
+
+use crate::{console, process, workspace};
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Licences under which a program may be passed on by naming authors and terms.
+const LICENCES: [&str; 8] = [
+    "MIT",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Zlib",
+    "Unlicense",
+    "Unicode-3.0",
+];
+
+/// Packages that are there in two versions, and why that is so.
+const TWICE: [(&str, &str); 1] = [(
+    "syn",
+    "procedural macros of our dependencies are between two versions; nothing of it is in what we build",
+)];
+
+/// Looks at everything that is built into what we publish.
+pub(crate) fn run() -> Result<()> {
+    let text = process::output(process::cargo().args(["metadata", "--format-version=1"]))?;
+    let metadata: Value = serde_json::from_str(&text).context("cargo metadata is not JSON")?;
+    let packages = foreign(&metadata)?;
+    let mut problems = Vec::new();
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let built = built(&metadata)?;
+    for package in &packages {
+        if let Err(problem) = check_licence(package.licence) {
+            problems.push(format!("{} {}: {problem}", package.name, package.version));
+        }
+        if built.contains(package.id) {
+            versions
+                .entry(package.name)
+                .or_default()
+                .insert(package.version);
+        }
+    }
+    versions.retain(|_, versions| versions.len() > 1);
+    let known: BTreeSet<&str> = TWICE.iter().map(|(name, _)| *name).collect();
+    for (name, versions) in &versions {
+        if !known.contains(name) {
+            problems.push(format!(
+                "{name} is there in {versions:?}: say why in xtask/src/supply.rs, or have one"
+            ));
+        }
+    }
+    for name in known.iter().filter(|name| !versions.contains_key(*name)) {
+        problems.push(format!(
+            "{name} is not there twice any more: strike it in xtask/src/supply.rs"
+        ));
+    }
+    if !problems.is_empty() {
+        bail!("{}", problems.join("\n"));
+    }
+    console::line(format_args!(
+        "supply: {} packages of others, {} of them built into ours, all with a licence that may be passed on; {} in two versions",
+        packages.len(),
+        built.len(),
+        versions.len()
+    ));
+    pack()
+}
+
+/// A package that is not ours.
+struct Package<'a> {
+    id: &'a str,
+    name: &'a str,
+    version: &'a str,
+    licence: Option<&'a str>,
+}
+
+fn foreign(metadata: &Value) -> Result<Vec<Package<'_>>> {
+    let all = metadata["packages"].as_array().context("no packages")?;
+    all.iter()
+        .filter(|package| !package["source"].is_null())
+        .map(|package| {
+            let text = |field: &str| package[field].as_str();
+            Ok(Package {
+                id: text("id").context("a package without id")?,
+                name: text("name").context("a package without name")?,
+                version: text("version").context("a package without version")?,
+                licence: text("license"),
+            })
+        })
+        .collect()
+}
+
+/// The packages of others that normal dependencies of our published crates reach.
+fn built(metadata: &Value) -> Result<BTreeSet<&str>> {
+    let nodes = metadata["resolve"]["nodes"]
+        .as_array()
+        .context("no resolution")?;
+    let nodes: BTreeMap<&str, &Value> = nodes
+        .iter()
+        .filter_map(|node| Some((node["id"].as_str()?, node)))
+        .collect();
+    let packages = metadata["packages"].as_array().context("no packages")?;
+    let ours = packages
+        .iter()
+        .filter(|package| package["source"].is_null() && package["publish"].is_null())
+        .filter_map(|package| package["id"].as_str());
+    let (mut left, mut seen): (Vec<&str>, BTreeSet<&str>) = (ours.collect(), BTreeSet::new());
+    while let Some(id) = left.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        let dependencies = nodes.get(id).and_then(|node| node["deps"].as_array());
+        for dependency in dependencies.into_iter().flatten() {
+            let kinds = dependency["dep_kinds"].as_array();
+            let is_normal = kinds
+                .into_iter()
+                .flatten()
+                .any(|kind| kind["kind"].is_null());
+            left.extend(dependency["pkg"].as_str().filter(|_| is_normal));
+        }
+    }
+    let is_foreign = |id: &&str| {
+        packages
+            .iter()
+            .any(|it| it["id"] == **id && !it["source"].is_null())
+    };
+    Ok(seen.into_iter().filter(is_foreign).collect())
+}
+
+fn check_licence(licence: Option<&str>) -> Result<(), String> {
+    let text = licence.ok_or("it names no licence")?;
+    let expression = spdx::Expression::parse_mode(text, spdx::ParseMode::LAX)
+        .map_err(|error| format!("its licence `{text}` cannot be read: {}", error.reason))?;
+    let allowed = |requirement: &spdx::LicenseReq| {
+        requirement
+            .license
+            .id()
+            .is_some_and(|id| LICENCES.contains(&id.name))
+    };
+    if expression.evaluate(allowed) {
+        Ok(())
+    } else {
+        Err(format!(
+            "its licence `{text}` is not among those that we pass on"
+        ))
+    }
+}
+
+/// Packs every crate that is published, as publishing would, without building it again.
+fn pack() -> Result<()> {
+    let mut command = process::cargo();
+    command.args([
+        "package",
+        "--workspace",
+        "--no-verify",
+        "--allow-dirty",
+        "--quiet",
+    ]);
+    let members = workspace::packages()?;
+    for name in members.keys().filter(|name| !is_published(name)) {
+        command.args(["--exclude", name]);
+    }
+    process::run(&mut command)
+}
+
+/// Crates that are published are those in `crates`.
+fn is_published(name: &str) -> bool {
+    workspace::root().join("crates").join(name).is_dir()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(licence: Option<&str>, expected: bool) {
+        assert_eq!(check_licence(licence).is_ok(), expected, "{licence:?}");
+    }
+
+    #[test]
+    fn one_licence_of_several_is_enough_and_all_of_a_list_are_needed() {
+        check(Some("MIT OR Apache-2.0"), true);
+        check(Some("MIT/Apache-2.0"), true);
+        check(Some("GPL-3.0-only OR MIT"), true);
+        check(Some("(MIT OR Apache-2.0) AND Unicode-3.0"), true);
+        check(Some("Apache-2.0 WITH LLVM-exception OR MIT"), true);
+        check(Some("MIT AND GPL-3.0-only"), false);
+        check(Some("GPL-3.0-only"), false);
+        check(Some("something"), false);
+        check(None, false);
+    }
+}
