@@ -5,7 +5,10 @@
     reason = "helpers of tests are tests"
 )]
 
+#[path = "../support/mod.rs"]
 mod support;
+
+mod transfers;
 
 use et_cuda::{CudaAllocator, CudaOptions};
 use et_device::{Alignment, DeviceAllocator, DeviceError, DeviceType, HostToDevice, StreamHandle};
