@@ -2,7 +2,7 @@
 
 use crate::process::{cargo, run as show_and_run, works};
 use crate::{
-    console, consumers, device, features, fixtures, fuzz, layers, nostd, schema, supply,
+    console, consumers, device, features, fixtures, fuzz, layers, nostd, operators, schema, supply,
     unsafe_code,
 };
 use anyhow::{Context, Result};
@@ -54,6 +54,7 @@ fn full(log: &mut StepLog) -> Result<()> {
     log.step("build", || {
         show_and_run(cargo().args(["build", "--workspace", "--all-targets"]))
     })?;
+    log.step("operators", || operators::run(true))?;
     log.step("tests", || tests(&[]))?;
     log.step("doc tests", || {
         show_and_run(cargo().args(["test", "--workspace", "--doc"]))

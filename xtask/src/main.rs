@@ -10,6 +10,7 @@ mod fuzz;
 mod inspect;
 mod layers;
 mod nostd;
+mod operators;
 mod overhead;
 mod process;
 mod schema;
@@ -60,6 +61,12 @@ enum Command {
     Overhead(overhead::Options),
     /// Damage real files and see that nothing but an error comes of it
     Fuzz(fuzz::Options),
+    /// Write the table of operators and element types in the documents, or check that it is current
+    Operators {
+        /// Fail on drift and write nothing
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -90,5 +97,6 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Device(options) => device::run(&options),
         Command::Overhead(options) => overhead::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::Operators { check } => operators::run(check),
     }
 }
