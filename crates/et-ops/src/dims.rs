@@ -1,13 +1,16 @@
 //! Dimensions: counted from either end, broadcast, merged.
 
-use et_kernel::{KernelError, TensorMeta};
+use et_kernel::{KernelError, MAX_RANK, TensorMeta};
 use smallvec::SmallVec;
 
+/// A list with something for each dimension, of which a tensor has no more than there is room for without a heap block.
+pub(crate) type Dims<T> = SmallVec<[T; MAX_RANK]>;
+
 /// Sizes of a shape.
-pub(crate) type Sizes = SmallVec<[usize; 8]>;
+pub(crate) type Sizes = Dims<usize>;
 
 /// Elements from one index to the next along a dimension; negative where the walk goes backward.
-pub(crate) type Strides = SmallVec<[isize; 8]>;
+pub(crate) type Strides = Dims<isize>;
 
 /// Dimension `dim` of `rank`, counted from the end if negative. A shape without dimensions has one for this purpose.
 pub(crate) fn dim_index(what: &str, dim: i64, rank: usize) -> Result<usize, KernelError> {
@@ -168,7 +171,7 @@ pub(crate) fn dense_strides(sizes: &[usize]) -> Strides {
 #[derive(Clone, Debug)]
 pub(crate) struct Walk<const N: usize> {
     sizes: Sizes,
-    strides: SmallVec<[[isize; N]; 8]>,
+    strides: Dims<[isize; N]>,
     start: [isize; N],
 }
 

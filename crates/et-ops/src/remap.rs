@@ -2,10 +2,9 @@
 
 use et_kernel::{Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, TensorId};
 use et_memory::Arena;
-use smallvec::SmallVec;
 
 use crate::arguments::output;
-use crate::dims::{Sizes, dim_index};
+use crate::dims::{Dims, Sizes, dim_index};
 use crate::dispatch::word;
 use crate::elementwise::scratch;
 use crate::view::{expect_same_dtype, words, words_mut};
@@ -35,7 +34,7 @@ pub(crate) const KERNELS: &[Kernel] = &[
 ];
 
 /// For each dimension, the input's index for each index of the output.
-type Tables<'a> = SmallVec<[&'a [u64]; 8]>;
+type Tables<'a> = Dims<&'a [u64]>;
 
 fn table(temp: &Arena, len: usize, index: impl Fn(usize) -> usize) -> Result<&[u64], KernelError> {
     let table = scratch::<u64>(temp, len)?;
@@ -167,7 +166,7 @@ fn roll(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         ));
     }
     let sizes: Sizes = meta.sizes().into();
-    let mut totals: SmallVec<[i64; 8]> = SmallVec::from_elem(0, sizes.len());
+    let mut totals: Dims<i64> = Dims::from_elem(0, sizes.len());
     for (i, &shift) in shifts.iter().enumerate() {
         let dim = match dims.get(i) {
             Some(&dim) => dim_index("dimension", dim, sizes.len())?,

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use et_kernel::{
-    Arguments, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
+    Arguments, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId, TensorMeta,
 };
 
 use crate::arguments::{output, two_outputs};
@@ -49,7 +49,7 @@ fn running(
     context.resize_like(out, input)?;
     let temp = context.temp();
     let ([out], [input]) = context.disjoint([out], [input])?;
-    let lines = line_walk(input.meta, out.meta, dim);
+    let lines = LineWalk::new([out.meta, input.meta], dim);
     compute!(real, "the output", out.meta.dtype(), C => {
         let from = as_compute::<C>(temp, input)?;
         write_compute::<C>(temp, out, |to| lines.each(|[at, source], [to_step, from_step], len| {
@@ -72,31 +72,34 @@ fn running(
     })
 }
 
-/// The lines of two tensors along one dimension.
-struct LineWalk {
-    walk: Walk<2>,
-    steps: [isize; 2],
+/// The lines of tensors along one dimension, apart from which they are of the same shape.
+struct LineWalk<const N: usize> {
+    walk: Walk<N>,
+    steps: [isize; N],
+    /// Elements of a line of the last tensor.
     len: usize,
 }
 
-fn line_walk(input: &et_kernel::TensorMeta, out: &et_kernel::TensorMeta, dim: usize) -> LineWalk {
-    let strides = |d: usize| [out.strides()[d] as isize, input.strides()[d] as isize];
-    let others = (0..input.rank()).filter(|&d| d != dim);
-    LineWalk {
-        walk: Walk::new(others.map(|d| (input.sizes()[d], strides(d)))),
-        steps: if input.rank() == 0 {
-            [0; 2]
-        } else {
-            strides(dim)
-        },
-        len: input.sizes().get(dim).copied().unwrap_or(1),
+impl<const N: usize> LineWalk<N> {
+    fn new(metas: [&TensorMeta; N], dim: usize) -> Self {
+        let last = metas[N - 1];
+        let strides = |d: usize| metas.map(|meta| meta.strides()[d] as isize);
+        let others = (0..last.rank()).filter(|&d| d != dim);
+        Self {
+            walk: Walk::new(others.map(|d| (last.sizes()[d], strides(d)))),
+            steps: if last.rank() == 0 {
+                [0; N]
+            } else {
+                strides(dim)
+            },
+            len: last.sizes().get(dim).copied().unwrap_or(1),
+        }
     }
-}
 
-impl LineWalk {
+    /// Calls `visit` with the start of each line, its steps and its length.
     fn each(
         &self,
-        mut visit: impl FnMut([isize; 2], [isize; 2], usize) -> Result<(), KernelError>,
+        mut visit: impl FnMut([isize; N], [isize; N], usize) -> Result<(), KernelError>,
     ) -> Result<(), KernelError> {
         if self.len == 0 {
             return Ok(());
@@ -171,20 +174,13 @@ fn sorted(
     }
     let temp = context.temp();
     let ([mut values, mut indices], [input]) = context.disjoint([values, indices], [input])?;
-    let value_lines = line_walk(input.meta, values.meta, dim);
-    let index_lines = line_walk(input.meta, indices.meta, dim);
+    let lines = LineWalk::new([values.meta, indices.meta, input.meta], dim);
     let ranking = scratch::<i64>(temp, len)?;
     let index_out = indices.elements_mut::<i64>()?;
     element!("the input", input.meta.dtype(), T => {
         let from = input.elements::<T>()?;
         let to = values.elements_mut::<T>()?;
-        let mut index_starts: smallvec::SmallVec<[isize; 16]> = smallvec::SmallVec::new();
-        index_lines.walk.each(|[at, _]| {
-            index_starts.push(at);
-            Ok::<_, KernelError>(())
-        })?;
-        let mut line = 0;
-        value_lines.each(|[at, source], [to_step, from_step], _| {
+        lines.each(|[at, index_at, source], [to_step, index_step, from_step], _| {
             let x = |i: i64| from[(source + from_step * i as isize) as usize];
             for (i, rank) in ranking.iter_mut().enumerate() {
                 *rank = i as i64;
@@ -197,12 +193,10 @@ fn sorted(
                 ranking.select_nth_unstable_by(k - 1, compare);
             }
             ranking[..k].sort_unstable_by(compare);
-            let index_start = index_starts[line];
-            line += 1;
             for (i, index) in ranking[..k].iter().enumerate() {
                 let i = i as isize;
                 to[(at + to_step * i) as usize] = x(*index);
-                index_out[(index_start + index_lines.steps[0] * i) as usize] = *index;
+                index_out[(index_at + index_step * i) as usize] = *index;
             }
             Ok(())
         })

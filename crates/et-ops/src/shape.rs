@@ -1,7 +1,6 @@
 //! Operators that only move elements: views made real, parts, repetitions.
 
 use et_kernel::{Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, TensorId};
-use smallvec::SmallVec;
 
 use crate::arguments::output;
 use crate::dims::{self, DimSet, Sizes, Strides, dim_index, dim_set};
@@ -76,7 +75,7 @@ fn permute(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         )));
     }
     dim_set("dimension", &dims, rank)?;
-    let order: SmallVec<[usize; 8]> = dims
+    let order: Sizes = dims
         .iter()
         .map(|&dim| dim_index("dimension", dim, rank))
         .collect::<Result<_, _>>()?;
@@ -88,7 +87,7 @@ fn transpose(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let rank = context.meta(input).rank();
     let a = dim_index("dimension", context.int(1)?, rank)?;
     let b = dim_index("dimension", context.int(2)?, rank)?;
-    let mut order: SmallVec<[usize; 8]> = (0..rank).collect();
+    let mut order: Sizes = (0..rank).collect();
     if rank > 0 {
         order.swap(a, b);
     }

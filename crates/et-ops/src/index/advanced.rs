@@ -10,7 +10,7 @@ use super::along::{Put, added};
 use super::{read_indices, wrap};
 use crate::arguments::output;
 use crate::copies::copy_beside;
-use crate::dims::{self, Sizes, Strides, Walk};
+use crate::dims::{self, Dims, Sizes, Strides, Walk};
 use crate::dispatch::{MOVABLE, NUMBERS, element, word};
 use crate::elementwise::scratch;
 use crate::number::Number;
@@ -33,14 +33,17 @@ pub(crate) const KERNELS: &[Kernel] = &[
 
 /// The elements that index tensors select: which dimensions they replace by which shape, and where each leads to.
 struct Selection<'a> {
-    columns: SmallVec<[Column<'a>; 4]>,
+    columns: Columns<'a>,
     /// The dimensions that are not indexed, in order.
-    rest: SmallVec<[usize; 8]>,
+    rest: Sizes,
     /// The shape that the index tensors are broadcast to.
     shape: Sizes,
     /// Where the dimensions of `shape` stand among the result's.
     at: usize,
 }
+
+/// Index tensors, of which more than 8 take a heap block.
+type Columns<'a> = SmallVec<[Column<'a>; 8]>;
 
 /// An index tensor for one dimension.
 struct Column<'a> {
@@ -80,7 +83,7 @@ impl<'a> Selection<'a> {
     /// The walk over the dimensions that are not indexed, along the result and the tensor, given the result's strides.
     fn walk(&self, of: &View, result: &[isize]) -> Walk<2> {
         let width = self.shape.len();
-        let mut dims: SmallVec<[(usize, [isize; 2]); 8]> = SmallVec::new();
+        let mut dims: Dims<(usize, [isize; 2])> = Dims::new();
         for (i, &dim) in self.rest.iter().enumerate() {
             let place = if i < self.at { i } else { i + width };
             dims.push((of.sizes[dim], [result[place], of.strides[dim]]));
@@ -102,9 +105,9 @@ impl<'a> Selection<'a> {
             .columns
             .iter()
             .map(|column| column.strides(&self.shape))
-            .collect::<Result<SmallVec<[Strides; 4]>, _>>()?;
+            .collect::<Result<SmallVec<[Strides; 8]>, _>>()?;
         let count: usize = self.shape.iter().product();
-        let mut index: SmallVec<[isize; 8]> = SmallVec::from_elem(0, self.shape.len());
+        let mut index: Strides = SmallVec::from_elem(0, self.shape.len());
         for _ in 0..count {
             let place = |strides: &[isize]| -> isize {
                 index
@@ -138,7 +141,7 @@ impl Column<'_> {
     /// Strides of the indices seen in the shape that they are broadcast to.
     fn strides(&self, shape: &[usize]) -> Result<Strides, KernelError> {
         let own = dims::dense_strides(&self.shape);
-        let own: SmallVec<[usize; 8]> = own.iter().map(|&stride| stride as usize).collect();
+        let own: Sizes = own.iter().map(|&stride| stride as usize).collect();
         dims::broadcast_strides_of((&self.shape, &own), shape)
     }
 }
@@ -149,9 +152,9 @@ fn read_columns<'a>(
     context: &mut KernelContext<'a>,
     temp: &'a Arena,
     of: &View,
-) -> Result<(SmallVec<[Column<'a>; 4]>, usize), KernelError> {
+) -> Result<(Columns<'a>, usize), KernelError> {
     let rank = of.sizes.len();
-    let mut columns: SmallVec<[Column<'a>; 4]> = SmallVec::new();
+    let mut columns: Columns<'a> = SmallVec::new();
     let mut dim = 0;
     // An empty list of something else is no list of tensors.
     context.optional_tensor_in_list(1, 0)?;
@@ -204,7 +207,7 @@ fn mask_columns<'a>(
     temp: &'a Arena,
     id: TensorId,
     dim: usize,
-    columns: &mut SmallVec<[Column<'a>; 4]>,
+    columns: &mut Columns<'a>,
 ) -> Result<(), KernelError> {
     let sizes: Sizes = context.meta(id).sizes().into();
     let ([], [mask]) = context.disjoint([], [id])?;

@@ -1,12 +1,11 @@
 //! One index tensor, along one dimension.
 
 use et_kernel::{Arguments, Kernel, KernelContext, KernelError, Scalar, TensorId, TensorOut};
-use smallvec::SmallVec;
 
 use super::{read_indices, wrap};
 use crate::arguments::output;
 use crate::copies::copy_beside;
-use crate::dims::{self, Sizes, Walk, dim_index};
+use crate::dims::{self, Dims, Sizes, Walk, dim_index};
 use crate::dispatch::{MOVABLE, NUMBERS, element, word};
 use crate::number::{Compute, Number};
 use crate::view::{View, copy_walk, expect_same_dtype, words, words_mut};
@@ -88,7 +87,7 @@ fn take(
             };
             (of.sizes[other], [own[place], of.strides[other]])
         });
-    let rest: SmallVec<[(usize, [isize; 2]); 8]> = rest.collect();
+    let rest: Dims<_> = rest.collect();
     let walk = Walk::new(in_memory_order(rest));
     let index_walk = Walk::new((0..width).map(|i| (shape[i], [own[dim + i]])));
     word!(out.meta.dtype(), T => {
@@ -105,9 +104,7 @@ fn take(
 }
 
 /// Dimensions sorted so that the output is written in the order of its memory.
-fn in_memory_order(
-    mut dims: SmallVec<[(usize, [isize; 2]); 8]>,
-) -> SmallVec<[(usize, [isize; 2]); 8]> {
+fn in_memory_order(mut dims: Dims<(usize, [isize; 2])>) -> Dims<(usize, [isize; 2])> {
     dims.sort_by_key(|(_, strides)| std::cmp::Reverse(strides[0]));
     dims
 }

@@ -40,7 +40,7 @@ const WHOLE: [Whole2; 9] = [
         (b != 0).then(|| a / b)
     }),
     ("executorch_prim::mod.Scalar", rest),
-    ("executorch_prim::mod.int", |a, b| (b != 0).then(|| a % b)),
+    ("executorch_prim::mod.int", rest),
     ("executorch_prim::sym_max.Scalar", |a, b| Some(a.max(b))),
     ("executorch_prim::sym_min.Scalar", |a, b| Some(a.min(b))),
 ];
