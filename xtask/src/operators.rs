@@ -60,8 +60,8 @@ others, is tested (`operators_take_the_element_types_that_they_declare` in et-op
   elements take them too.
 - An operator without any type works on numbers of the program, or on a tensor's shape.
 - *prepared* operators look at their arguments when a method is loaded, and keep something for each run.
-- Tensors have up to 16 dimensions. Up to 8 dimensions operators need no heap memory to run; with more, lists of
-  sizes and strides are on the heap.
+- Tensors have up to 16 dimensions, and lists of whole numbers up to 32 entries without a heap block. After its first runs no
+  operator takes memory from the heap, but for `repeat` of more than 8 dimensions and more than 8 index tensors at once.
 ";
 
 /// Writes the table, or, with `check`, fails if it is not what the operators declare.

@@ -5,7 +5,7 @@ use std::ops::{Deref, RangeInclusive};
 
 use smallvec::SmallVec;
 
-use crate::{EValue, KernelError, Scalar, Tensor, TensorMeta, ValueIndex};
+use crate::{EValue, KernelError, MAX_RANK, Scalar, Tensor, TensorMeta, ValueIndex};
 
 /// A tensor in the value table of the method that is running: a name, not a reference. Two names may mean the same bytes.
 ///
@@ -27,9 +27,9 @@ impl fmt::Display for TensorId {
     }
 }
 
-/// Whole numbers from a list argument.
+/// Whole numbers from a list argument. Two for each dimension (paddings) need no heap block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IntList(SmallVec<[i64; 8]>);
+pub struct IntList(SmallVec<[i64; 2 * MAX_RANK]>);
 
 impl Deref for IntList {
     type Target = [i64];

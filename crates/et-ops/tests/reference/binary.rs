@@ -313,6 +313,30 @@ fn functions_of_two_floating_point_numbers() {
     });
 }
 
+/// As many dimensions as a tensor may have.
+#[test]
+fn many_dimensions_broadcast() {
+    check(100, |choices| {
+        let dtype = choices.pick(&TYPES[..9]);
+        let rank = choices.within(7, 16) as usize;
+        let shape: Vec<usize> = (0..rank)
+            .map(|dim| if dim % 2 == 0 { 2 } else { 1 })
+            .collect();
+        let own = choices.narrower(&shape);
+        let a = choices.array(dtype, &shape, Fill::Small);
+        let b = choices.array(dtype, &own, Fill::Small);
+        let expected = Array::new(dtype, &shape, |i| {
+            arithmetic(a.at(i), b.spread(i), |a, b| a + b, |a, b| a + b)
+        });
+        Call::new("aten::add.out")
+            .tensor(&a)
+            .tensor(&b)
+            .int(1)
+            .out(choices, dtype, rank)
+            .gives(choices, &[&expected], 1.0);
+    });
+}
+
 /// An operand may be the output itself.
 #[test]
 fn operands_may_be_the_output() {

@@ -26,5 +26,6 @@ mod pool;
 mod prim;
 mod quantised;
 mod reduction;
+mod steady;
 mod ternary;
 mod unary;

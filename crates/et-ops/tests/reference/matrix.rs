@@ -221,6 +221,26 @@ fn linear_layers() {
     });
 }
 
+/// Packed parts of matrices are in scratch memory.
+#[test]
+fn large_products_take_no_heap_block() {
+    check(2, |choices| {
+        for dtype in [ScalarType::Float, ScalarType::Half] {
+            for [m, n, k] in [[64, 64, 64], [1, 70, 300], [5, 70, 300], [40, 200, 100]] {
+                let a = choices.array(dtype, &[m, k], Fill::Small);
+                let b = choices.array(dtype, &[n, k], Fill::Small);
+                let bias = choices.array(dtype, &[n], Fill::Small);
+                Call::new("aten::linear.out")
+                    .tensor(&a)
+                    .tensor(&b)
+                    .tensor(&bias)
+                    .out(choices, dtype, 2)
+                    .settles();
+            }
+        }
+    });
+}
+
 #[test]
 fn matrices_that_do_not_chain_are_refused() {
     check(60, |choices| {

@@ -52,6 +52,28 @@ fn permutations() {
     });
 }
 
+/// As many dimensions as a tensor may have.
+#[test]
+fn permutations_of_many_dimensions() {
+    check(100, |choices| {
+        let dtype = choices.pick(&TYPES);
+        let rank = choices.within(7, 16) as usize;
+        let sizes: Vec<usize> = (0..rank).map(|dim| if dim < 8 { 2 } else { 1 }).collect();
+        let x = choices.array(dtype, &sizes, Fill::Any);
+        let mut dims: Vec<usize> = (0..rank).collect();
+        for dim in 1..rank {
+            dims.swap(dim, choices.below(dim + 1));
+        }
+        let sizes: Vec<usize> = dims.iter().map(|&dim| x.sizes[dim]).collect();
+        let call = Call::new("aten::permute_copy.out").tensor(&x).ints(&dims);
+        moved(choices, call, &x, &sizes, |i| {
+            let mut from = vec![0; rank];
+            dims.iter().zip(i).for_each(|(&dim, &at)| from[dim] = at);
+            from
+        });
+    });
+}
+
 #[test]
 fn transpositions() {
     check(200, |choices| {
