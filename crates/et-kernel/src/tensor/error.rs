@@ -1,0 +1,63 @@
+//! What cannot be done with a tensor.
+
+use et_device::{Device, DeviceError};
+use et_memory::MemoryError;
+
+use crate::{ScalarType, ShapeError, TensorMeta};
+
+/// Something that cannot be done with a tensor.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorError {
+    /// The shape cannot be.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// Host memory ran out.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The device refused.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Host access to device memory.
+    #[error("the tensor is on {device}; copy it to the host first")]
+    OnDevice {
+        /// The device.
+        device: Device,
+    },
+    /// The tensor has no memory.
+    #[error("the tensor has no memory")]
+    NoMemory,
+    /// A copy on a device would read and write the same bytes.
+    #[error("cannot copy between parts of one device buffer that overlap")]
+    Overlap,
+    /// The bytes are a constant's.
+    #[error("the tensor's bytes are shared and can only be read")]
+    ReadOnly,
+    /// Another element type was asked for.
+    #[error("the elements are {found}, not {expected}")]
+    Dtype {
+        /// The type asked for.
+        expected: ScalarType,
+        /// The tensor's.
+        found: ScalarType,
+    },
+    /// A different number of bytes.
+    #[error("the tensor has {expected} bytes, and {found} were given")]
+    Length {
+        /// The tensor's.
+        expected: usize,
+        /// Those given.
+        found: usize,
+    },
+    /// The address does not suit the element type.
+    #[error("the tensor's address is not aligned for its elements")]
+    Misaligned,
+    /// A copy between tensors of different description.
+    #[error("cannot copy {from:?} to {to:?}")]
+    Unlike {
+        /// The source.
+        from: Box<TensorMeta>,
+        /// The target.
+        to: Box<TensorMeta>,
+    },
+}
