@@ -5,13 +5,8 @@ mod exchange;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::sync::Arc;
 
-use et_device::{Device, DeviceAllocatorRegistry, DeviceError};
-use et_memory::{
-    Arena, DeviceMemoryBuffer, HostBuffer, MemoryError, MemoryManager, PlannedMemory,
-    PlannedMemoryId, PlannedSlot,
-};
+use et_memory::{Arena, MemoryError, MemoryManager, PlannedMemory, PlannedMemoryId, PlannedSlot};
 
 use crate::context::Call;
 use crate::{

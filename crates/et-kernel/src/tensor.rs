@@ -5,17 +5,16 @@ mod make;
 mod view;
 
 use core::fmt;
-use core::ptr::NonNull;
 use core::slice;
 use std::sync::Arc;
 
-use et_device::{Alignment, AllocatorHandle, Device, DeviceAllocatorRegistry, DeviceError};
-use et_memory::{DeviceMemoryBuffer, HostBuffer, HostSpan, MemoryError, Place};
+use et_device::{AllocatorHandle, Device, DeviceAllocatorRegistry};
+use et_memory::{DeviceMemoryBuffer, HostBuffer, Place};
 use smallvec::SmallVec;
 
 use crate::copy::{Located, copy_located};
-use crate::dtype::{as_bytes, from_bytes, from_bytes_mut};
-use crate::{ArgumentPlace, Element, MAX_RANK, ScalarType, ShapeError, TensorMeta};
+use crate::dtype::{from_bytes, from_bytes_mut};
+use crate::{ArgumentPlace, Element, MAX_RANK, ScalarType, TensorMeta};
 
 pub use error::TensorError;
 

@@ -200,7 +200,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`TensorError::Unlike`] if this one is not read-only, is on another device, or has fewer bytes.
-    fn share_constant(&self, meta: TensorMeta) -> Result<Self, TensorError> {
+    pub(crate) fn share_constant(&self, meta: TensorMeta) -> Result<Self, TensorError> {
         let fits = |memory: &Located<'_>| {
             memory.place().device() == meta.device()
                 && memory.nbytes() >= meta.bound_nbytes() as u64
