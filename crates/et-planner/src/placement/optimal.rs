@@ -278,6 +278,7 @@ impl Arena {
         round: u32,
         meter: &mut Meter<'_>,
     ) -> Result<bool, Stop> {
+        search.follow(&self.parts[number].offsets);
         let outcome = sweep(search, capacity, round, meter)?;
         let part = &mut self.parts[number];
         match outcome {

@@ -4,7 +4,7 @@ use super::limits::{Meter, Stop};
 use super::search::{Outcome, Pick, Prefer, Rule, Search};
 
 /// Rules in the order in which they run. On hard instances each of them solves some that most others do not.
-const RULES: [(Pick, Prefer); 12] = [
+const RULES: [(Pick, Prefer); 15] = [
     (Pick::FloorThenSlack, Prefer::Length),
     (Pick::CasesThenFloor, Prefer::WallThenArea),
     (Pick::Slack, Prefer::Length),
@@ -17,13 +17,18 @@ const RULES: [(Pick, Prefer); 12] = [
     (Pick::Slack, Prefer::WallThenArea),
     (Pick::Floor, Prefer::Length),
     (Pick::Cases, Prefer::Length),
+    (Pick::FloorThenSlack, Prefer::Guide),
+    (Pick::CasesThenFloor, Prefer::Guide),
+    (Pick::Floor, Prefer::Guide),
 ];
 
 /// How much chance enters, round by round. The first round has none.
-const NOISE: [f64; 3] = [0.0, 0.2, 1.0];
+const NOISE: [f64; 6] = [0.0, 0.2, 1.0, 0.05, 0.4, 0.1];
 
-/// Nodes of each run in the first round, besides two per item. Each round doubles.
+/// Nodes of each run in the first rounds, besides two per item. It doubles every few rounds: on hard instances many short
+/// runs find more than few long ones.
 const FIRST_SHARE: u64 = 500;
+const ROUNDS_PER_SHARE: u32 = 4;
 
 /// Runs all rules once at one capacity. Rounds count from 0; later ones look deeper, and elsewhere.
 pub(super) fn sweep(
@@ -32,7 +37,7 @@ pub(super) fn sweep(
     round: u32,
     meter: &mut Meter<'_>,
 ) -> Result<Outcome, Stop> {
-    let share = (FIRST_SHARE + 2 * search.item_count()) << round.min(40);
+    let share = (FIRST_SHARE + 2 * search.item_count()) << (round / ROUNDS_PER_SHARE).min(40);
     for (number, &(pick, prefer)) in RULES.iter().enumerate() {
         let noise = NOISE[round as usize % NOISE.len()];
         let seed = (u64::from(round) << 32) + number as u64;

@@ -72,6 +72,11 @@ impl<'a> Search<'a> {
         self.columns.items.len() as u64
     }
 
+    /// Takes a plan as the one that rules may follow.
+    pub(super) fn follow(&mut self, offsets: &[u64]) {
+        self.skyline.set_guide(offsets);
+    }
+
     /// Looks for a plan within `capacity`, for at most `share` nodes.
     pub(super) fn run(
         &mut self,

@@ -30,6 +30,8 @@ pub(in super::super) enum Prefer {
     Length,
     /// Much space for long, but those that reach a wall of the valley before all others.
     WallThenArea,
+    /// As low as in the best plan so far.
+    Guide,
 }
 
 /// How a run of the search decides. Every rule visits all cases in the end.
@@ -109,6 +111,7 @@ impl Rule {
             Prefer::Size => size,
             Prefer::Length => length,
             Prefer::Area | Prefer::WallThenArea => size * length,
+            Prefer::Guide => return self.like_the_guide(skyline, spot, item, draw),
         };
         let span = columns.span(item as usize);
         let end = skyline.floor(spot.column) + columns.items[item as usize].size;
@@ -121,6 +124,13 @@ impl Rule {
         // Below 1, so that it only decides within a class.
         let score = class as f64 + worth / (worth + 1e9);
         score * self.chance(draw)
+    }
+
+    /// More for what starts here in the best plan, too, and for what starts close by.
+    fn like_the_guide(&self, skyline: &Skyline<'_>, spot: &Spot, item: u32, draw: &mut u64) -> f64 {
+        let away = skyline.guided(item).abs_diff(skyline.floor(spot.column)) as f64;
+        let size = skyline.columns().items[item as usize].size as f64;
+        size / (size + away) * self.chance(draw)
     }
 
     fn chance(&self, draw: &mut u64) -> f64 {

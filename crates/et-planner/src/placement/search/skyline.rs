@@ -33,6 +33,8 @@ pub(super) struct Skyline<'a> {
     members: &'a Lists,
     neighbours: &'a Lists,
     capacity: u64,
+    /// Where each item is in the best plan so far.
+    guide: Vec<u64>,
     /// Least height that any cut so far would have needed.
     overflow: u64,
 
@@ -96,6 +98,7 @@ impl<'a> Skyline<'a> {
             members,
             neighbours,
             capacity: 0,
+            guide: vec![0; items],
             overflow: u64::MAX,
             floor: vec![0; count],
             top: vec![0; count],
@@ -124,6 +127,15 @@ impl<'a> Skyline<'a> {
             starts: Starts::default(),
             undo: Vec::new(),
         }
+    }
+
+    /// Where an item is in the best plan so far.
+    pub(super) fn guided(&self, item: u32) -> u64 {
+        self.guide[item as usize]
+    }
+
+    pub(super) fn set_guide(&mut self, offsets: &[u64]) {
+        self.guide.copy_from_slice(offsets);
     }
 
     /// Starts anew, with nothing placed. What overflowed at this capacity before still counts.
