@@ -13,7 +13,7 @@ use crate::{ScalarType, ShapeError, TensorError, ValueKind};
 #[non_exhaustive]
 pub enum KernelError {
     /// The instruction has a different number of arguments than the operator.
-    #[error("{found} arguments were given, and the operator takes {expected}")]
+    #[error("the operator takes {expected} arguments, and {found} were given")]
     ArgumentCount {
         /// The operator's.
         expected: usize,
