@@ -205,7 +205,8 @@ pub fn lay_out(
 
 /// Writes a program and its segments.
 ///
-/// A program without a byte in any segment is written without a header.
+/// A program without a byte in any segment is written without a header. A segment of no bytes that lies past all others is written as
+/// lying at their end.
 ///
 /// # Errors
 /// The program does not fit the format, the segment table does not fit the segments, a segment could
@@ -221,7 +222,14 @@ where
     W: ByteSink + ?Sized,
 {
     let order = place_segments(&program.segments, segments)?;
-    let flatbuffer = encode::program(program)?;
+    let flatbuffer = match without_places_past_the_end(&program.segments, &order) {
+        None => encode::program(program)?,
+        Some(table) => {
+            let mut program = program.clone();
+            program.segments = table;
+            encode::program(&program)?
+        }
+    };
     if order.is_empty() {
         return to.write(&flatbuffer);
     }
@@ -251,7 +259,14 @@ where
     W: ByteSink + ?Sized,
 {
     let order = place_segments(&file.segments, segments)?;
-    let flatbuffer = encode::flat_tensor(file)?;
+    let flatbuffer = match without_places_past_the_end(&file.segments, &order) {
+        None => encode::flat_tensor(file)?,
+        Some(table) => {
+            let mut file = file.clone();
+            file.segments = table;
+            encode::flat_tensor(&file)?
+        }
+    };
     let plan = FilePlan::new(&flatbuffer, PtdHeader::LEN, &order, options)?;
     let mut header = Vec::new();
     header.extend_from_slice(&PtdHeader::MAGIC);
@@ -303,6 +318,23 @@ fn place_segments<S: SegmentBytes + ?Sized>(
         end = offset.checked_add(*size).ok_or(place)?;
     }
     Ok(order)
+}
+
+/// The table with segments of no bytes that lie past the last byte of all moved to there: a place that the written file has. `None`
+/// if there are none.
+fn without_places_past_the_end(
+    table: &[DataSegment],
+    order: &[Placed],
+) -> Option<Vec<DataSegment>> {
+    let last = order.last();
+    let end = last.map_or(0, |(_, offset, size)| offset.saturating_add(*size));
+    table.iter().any(|segment| segment.offset > end).then(|| {
+        let clamped = table.iter().map(|segment| DataSegment {
+            offset: segment.offset.min(end),
+            size: segment.size,
+        });
+        clamped.collect()
+    })
 }
 
 /// Where everything goes in a file with a header.

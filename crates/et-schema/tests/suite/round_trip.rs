@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use et_schema::builder::{FlatTensorBuilder, MethodBuilder, ProgramBuilder};
-use et_schema::owned::{FlatTensor, Program, Tensor};
+use et_schema::owned::{DataSegment, FlatTensor, Program, Tensor};
 use et_schema::write::{
     ByteSink, FileSegments, WriteError, WriteOptions, write_flat_tensor, write_program,
 };
@@ -11,6 +11,7 @@ use et_schema::{
     ByteSource, ConstantView, ScalarType, SourceError, VerifiedFlatTensor, VerifiedProgram,
 };
 
+use crate::base::weight_program;
 use crate::corpus;
 
 /// Reads a program and writes it.
@@ -265,4 +266,34 @@ fn data_past_4_gib_is_written_and_found() {
     let mut bytes = [0; 16];
     file.read_at(range.start, &mut bytes).unwrap();
     assert_eq!(bytes, [7; 16]);
+}
+
+/// A segment without bytes may lie anywhere in the segment data; rewritten, that may be shorter, and the file is still valid.
+#[test]
+fn empty_segments_past_the_others_are_written_at_their_end() {
+    let mut program = weight_program().build().unwrap();
+    program.program.segments.push(DataSegment {
+        offset: 1 << 40,
+        size: 0,
+    });
+    let segments = [&program.segments[..], &[Vec::new()]].concat();
+    let mut file = Vec::new();
+    write_program(&program.program, &segments[..], &program.options, &mut file).unwrap();
+    let read = Program::from_verified(&VerifiedProgram::from_file_bytes(&file).unwrap()).unwrap();
+    let [weights, empty] = read.segments[..] else {
+        panic!("{:?}", read.segments);
+    };
+    assert_eq!(
+        (empty.offset, empty.size),
+        (weights.offset + weights.size, 0)
+    );
+
+    let mut data = FlatTensorBuilder::new();
+    data.blob("some", &[1, 2, 3]).blob("none", &[]);
+    let verified = VerifiedFlatTensor::from_file_bytes(&data.to_bytes().unwrap()).unwrap();
+    let mut owned = FlatTensor::from_verified(&verified).unwrap();
+    owned.segments[1].offset = 1 << 40;
+    let (segments, mut file) = ([&[1, 2, 3][..], &[]], Vec::new());
+    write_flat_tensor(&owned, &segments[..], &WriteOptions::default(), &mut file).unwrap();
+    assert!(VerifiedFlatTensor::from_file_bytes(&file).is_ok());
 }
