@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use et_device::{DeviceMap, RegistryHandle};
 
-use crate::{BackendOptions, BackendRegistry, DuplicateName, Event, EventHook, KernelRegistry};
+use crate::{
+    BackendOptions, BackendRegistry, DuplicateName, Event, EventHook, KernelRegistry, Workers,
+};
 
 /// Everything that loading and running takes from outside of the program. Cheap to clone.
 ///
@@ -26,6 +28,8 @@ pub struct Environment {
     pub device_map: DeviceMap,
     /// Who watches.
     pub hook: Option<Arc<dyn EventHook>>,
+    /// Threads that help with large instructions. Results do not depend on how many they are.
+    pub workers: Option<Arc<Workers>>,
 }
 
 impl Environment {
@@ -83,6 +87,13 @@ impl Environment {
         self
     }
 
+    /// The same with threads that help.
+    #[must_use]
+    pub fn with_workers(mut self, workers: Arc<Workers>) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
     /// Tells the observer, if there is one.
     #[inline]
     pub fn emit(&self, event: &Event<'_>) {
@@ -99,6 +110,7 @@ impl fmt::Debug for Environment {
             .field("kernels", &self.kernels.iter().count())
             .field("backends", &self.backends)
             .field("watched", &self.hook.is_some())
+            .field("workers", &self.workers)
             .finish_non_exhaustive()
     }
 }

@@ -65,6 +65,7 @@ mod tensor;
 #[cfg(test)]
 mod tests;
 mod value;
+mod workers;
 
 pub use access::{LockstepIn, LockstepOut, TensorIn, TensorOut};
 pub use arguments::{Arguments, IntList, TensorId};
@@ -89,6 +90,7 @@ pub use registry::{BackendRegistry, DuplicateName, KernelRegistry, LinkedBackend
 pub use table::{TableError, ValueTable};
 pub use tensor::{BytesMut, Tensor, TensorError};
 pub use value::{EValue, Scalar, ValueIndex, ValueKind};
+pub use workers::Workers;
 
 #[doc(hidden)]
 pub mod private {
