@@ -2,10 +2,13 @@
 
 mod columns;
 mod depthwise;
+mod finish;
+mod fused;
 mod transposed;
 
 use et_kernel::{
     Arguments, Kernel, KernelContext, KernelError, TensorId, TensorIn, TensorMeta, TensorOut,
+    Workers,
 };
 use et_memory::Arena;
 
@@ -19,10 +22,16 @@ use crate::product::Product;
 use crate::view::expect_same_dtype;
 use crate::window::{SPATIAL, Windows, per_dim, spatial, spatial_strides};
 
-pub(crate) const KERNELS: &[Kernel] = &[Kernel::new("aten::convolution.out", REAL, convolution)];
+use finish::Finish;
+use fused::Fused;
+
+pub(crate) const KERNELS: &[Kernel] =
+    &[Kernel::new("aten::convolution.out", REAL, convolution).with_prepare(fused::prepare)];
 
 /// A convolution's sizes, and where the elements of its tensors are.
-pub(crate) struct Plan {
+pub(crate) struct Plan<'a> {
+    /// Threads that help.
+    pub(crate) workers: Option<&'a Workers>,
     pub(crate) batch: usize,
     pub(crate) groups: usize,
     /// Channels of the input and of the output, of one group.
@@ -31,6 +40,43 @@ pub(crate) struct Plan {
     pub(crate) windows: Windows,
     pub(crate) input: Layout,
     pub(crate) output: Layout,
+}
+
+/// The most parts that a convolution is done in.
+const MOST_PARTS: usize = 8;
+
+/// Products that a part should have at least, to be worth waking a thread.
+const PART: usize = 500_000;
+
+impl Plan<'_> {
+    /// Channels of the output, counted through the batch.
+    fn channels(&self) -> usize {
+        self.batch * self.groups * self.out_channels
+    }
+
+    /// How many parts of the output's channels to do at the same time, if each element is a sum of `terms` products.
+    fn parts(&self, terms: usize) -> usize {
+        let threads = self.workers.map_or(1, Workers::threads);
+        let plane = self.windows.windows();
+        let in_planes = self.output.channel == plane
+            && (self.batch == 1 || self.output.batch == plane * self.groups * self.out_channels);
+        if threads == 1 || !in_planes {
+            return 1;
+        }
+        let products = self.channels().saturating_mul(plane).saturating_mul(terms);
+        (products / PART)
+            .min(threads)
+            .min(MOST_PARTS)
+            .clamp(1, self.channels().max(1))
+    }
+
+    /// Does `work` for each item, on several threads if there are any.
+    fn each<I: Iterator + Send>(&self, items: I, work: impl Fn(I::Item) + Sync) {
+        match self.workers {
+            Some(workers) => workers.each(items, work),
+            None => items.for_each(work),
+        }
+    }
 }
 
 /// Strides of a tensor's batch, channels and spatial dimensions.
@@ -82,6 +128,7 @@ struct Call {
 }
 
 fn convolution(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let fused = context.take_state::<Fused>();
     let call = Call {
         input: context.tensor(0)?,
         weight: context.tensor(1)?,
@@ -96,53 +143,57 @@ fn convolution(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         expect_same_dtype(context, id, call.input)?;
     }
     let (mut plan, sizes) = plan(context, &call)?;
-    context.resize(call.out, &sizes)?;
+    let out = fused.as_ref().map_or(call.out, |fused| fused.out);
+    context.resize(out, &sizes)?;
     let temp = context.temp();
     let bias = call.bias.unwrap_or(call.weight);
     let ([out], [input, weight, bias]) =
-        context.disjoint([call.out], [call.input, call.weight, bias])?;
+        context.disjoint([out], [call.input, call.weight, bias])?;
     let rank = weight.meta.rank() - 2;
     plan.input = Layout::new(input.meta, rank);
     plan.output = Layout::new(out.meta, rank);
     compute!(real, "the input", input.meta.dtype(), C => {
+        if let Some(fused) = fused {
+            let (weight, finish) = fused.parts::<C>(&plan).ok_or_else(|| {
+                KernelError::invalid("the weights are not those that the method was loaded with")
+            })?;
+            return run::<C>(temp, &plan, false, out, input, weight, &finish);
+        }
         let bias = call.bias.map(|_| as_dense::<C>(temp, bias)).transpose()?;
-        run::<C>(temp, &plan, call.transposed, out, input, weight, bias)
+        let weight = as_dense::<C>(temp, weight)?;
+        run::<C>(temp, &plan, call.transposed, out, input, weight, &Finish::new(bias))
     })
 }
 
 fn run<C: Product>(
     temp: &Arena,
-    plan: &Plan,
+    plan: &Plan<'_>,
     transposed: bool,
     out: TensorOut<'_>,
     input: TensorIn<'_>,
-    weight: TensorIn<'_>,
-    bias: Option<&[C]>,
+    weight: &[C],
+    finish: &Finish<'_, C>,
 ) -> Result<(), KernelError> {
     let from = as_compute::<C>(temp, input)?;
-    let weight = as_dense::<C>(temp, weight)?;
     write_compute::<C>(temp, out, |to| {
-        let nothing = to.is_empty() || from.is_empty() || weight.is_empty();
-        let columns = !transposed && (plan.in_channels > 1 || plan.groups == 1);
-        // What products are not added to need not be cleared.
-        if nothing || !columns || bias.is_some() {
-            fill_bias(plan, to, bias);
-        }
-        if nothing {
+        if to.is_empty() || from.is_empty() || weight.is_empty() {
+            fill_bias(plan, to, finish.bias);
+            finish.clamp(to);
             return Ok(());
         }
-        if columns {
-            columns::run(temp, plan, to, from, weight, bias.is_some())
-        } else if transposed {
+        if transposed {
+            fill_bias(plan, to, finish.bias);
             transposed::run(temp, plan, to, from, weight)
+        } else if plan.in_channels > 1 || plan.groups == 1 {
+            columns::run(temp, plan, to, from, weight, finish)
         } else {
-            depthwise::run(temp, plan, to, from, weight)
+            depthwise::run(temp, plan, to, from, weight, finish)
         }
     })
 }
 
 /// The output starts as the bias of each channel; the products are added.
-fn fill_bias<C: Number>(plan: &Plan, to: &mut [C], bias: Option<&[C]>) {
+fn fill_bias<C: Number>(plan: &Plan<'_>, to: &mut [C], bias: Option<&[C]>) {
     let channels = plan.groups * plan.out_channels;
     let Some(bias) = bias else {
         return to.fill(C::default());
@@ -160,7 +211,7 @@ fn fill_bias<C: Number>(plan: &Plan, to: &mut [C], bias: Option<&[C]>) {
 }
 
 /// The sizes of everything, checked. Layouts are filled in later.
-fn plan(context: &KernelContext<'_>, call: &Call) -> Result<(Plan, Sizes), KernelError> {
+fn plan<'a>(context: &KernelContext<'a>, call: &Call) -> Result<(Plan<'a>, Sizes), KernelError> {
     let (input, weight) = (context.meta(call.input), context.meta(call.weight));
     let rank = weight
         .rank()
@@ -230,6 +281,7 @@ fn plan(context: &KernelContext<'_>, call: &Call) -> Result<(Plan, Sizes), Kerne
         spatial: [0; SPATIAL],
     };
     let plan = Plan {
+        workers: context.environment().workers.as_deref(),
         batch: if has_batch { input.sizes()[0] } else { 1 },
         groups,
         in_channels,
@@ -245,3 +297,6 @@ fn plan(context: &KernelContext<'_>, call: &Call) -> Result<(Plan, Sizes), Kerne
 fn scratch_of<'a, C: Number>(temp: &'a Arena, sizes: &[usize]) -> Result<&'a mut [C], KernelError> {
     scratch(temp, dims::numel(sizes)?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 mod blocked;
 mod lanes;
 mod pack;
+mod slide;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -12,6 +13,7 @@ use et_kernel::{Bool8, KernelError};
 use crate::dims::Walk;
 use crate::number::{Compute, Number};
 pub(crate) use pack::Room;
+pub(crate) use slide::{Ending, SLACK, Slide};
 
 /// A matrix in a slice: element (i, j) is at `i * row_stride + j * column_stride`.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +39,11 @@ pub(crate) struct Extent {
     pub(crate) k: usize,
 }
 
+impl Extent {
+    /// Rows that are computed side by side; parts of a product should have a multiple of so many.
+    pub(crate) const TILE_ROWS: usize = tile::ROWS;
+}
+
 /// A type that products are computed in.
 pub(crate) trait Product: Compute {
     /// `out = a b`, or `out += a b`.
@@ -51,6 +58,11 @@ pub(crate) trait Product: Compute {
         a: Matrix<'_, Self>,
         b: Matrix<'_, Self>,
     ) -> Result<(), KernelError>;
+
+    /// Makes a plane.
+    fn slide(work: Slide<'_, Self>) {
+        work.plain();
+    }
 }
 
 /// Fails unless `rows` by `columns` elements are inside of a slice of `len`.
@@ -96,6 +108,10 @@ macro_rules! float_product {
                     return Ok(());
                 }
                 blocked::multiply(room, extent, out, accumulate, a, b)
+            }
+
+            fn slide(work: Slide<'_, Self>) {
+                pulp::Arch::new().dispatch(work);
             }
         }
     )+};

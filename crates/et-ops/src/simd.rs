@@ -70,3 +70,45 @@ pub(crate) fn add_products<A: Compute>(to: &mut [A], a: &[A], b: &[A]) {
     }
     run(Work(to, a, b));
 }
+
+/// `to[i] = from[step * i]`, as far as `from` goes.
+pub(crate) fn take_every<A: Copy>(from: &[A], step: usize, to: &mut [A]) {
+    struct Work<'a, A>(&'a [A], &'a mut [A]);
+    impl<A: Copy> NullaryFnOnce for Work<'_, A> {
+        type Output = ();
+        #[inline(always)]
+        fn call(self) {
+            let (pairs, last) = self.0.as_chunks::<2>();
+            for (to, pair) in self.1.iter_mut().zip(pairs) {
+                *to = pair[0];
+            }
+            if let ([last], Some(to)) = (last, self.1.get_mut(pairs.len())) {
+                *to = *last;
+            }
+        }
+    }
+    match step {
+        1 => to[..from.len()].copy_from_slice(from),
+        2 => run(Work(from, to)),
+        _ => {
+            for (to, from) in to.iter_mut().zip(from.iter().step_by(step)) {
+                *to = *from;
+            }
+        }
+    }
+}
+
+/// `to[i] = f(to[i])`.
+pub(crate) fn change<A: Copy>(to: &mut [A], f: impl Fn(A) -> A) {
+    struct Work<'a, A, F>(&'a mut [A], F);
+    impl<A: Copy, F: Fn(A) -> A> NullaryFnOnce for Work<'_, A, F> {
+        type Output = ();
+        #[inline(always)]
+        fn call(self) {
+            for to in self.0 {
+                *to = (self.1)(*to);
+            }
+        }
+    }
+    run(Work(to, f));
+}

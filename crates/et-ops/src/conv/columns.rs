@@ -1,96 +1,222 @@
 //! Convolution as a product: the elements under each window become a column of a matrix.
 
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
 use et_kernel::KernelError;
 use et_memory::Arena;
+use smallvec::SmallVec;
 
-use super::{Plan, scratch_of};
+use super::{Finish, MOST_PARTS, Plan};
+use crate::dims;
+use crate::elementwise::scratch;
 use crate::number::Number;
 use crate::product::{Extent, Matrix, MatrixMut, Product, Room};
 use crate::window::SPATIAL;
 
-/// Bytes of columns that are made at a time, so that they are still in the cache when they are multiplied.
-const BLOCK_NBYTES: usize = 256 * 1024;
+/// Elements of columns that are made at a time, so that they are still in the cache when they are multiplied.
+const BLOCK_NUMEL: usize = 64 * 1024;
 
 /// Windows that are made at a time at least, however large their columns are.
 const LEAST_WINDOWS: usize = 16;
 
-/// Puts the products into the output, or adds them to it.
+/// Puts the products into the output, and finishes them.
 pub(super) fn run<C: Product>(
     temp: &Arena,
-    plan: &Plan,
+    plan: &Plan<'_>,
     to: &mut [C],
     from: &[C],
     weight: &[C],
-    add: bool,
+    finish: &Finish<'_, C>,
 ) -> Result<(), KernelError> {
-    let (windows, taps) = (&plan.windows, plan.windows.taps());
-    let depth = plan.in_channels * taps;
-    let row = windows.output[2];
-    // Without a common distance between pixels (an unusual dimension order) only the pixels of a row have one.
-    let pixel = plan.output.pixel(windows.output);
-    let run = if pixel.is_some() {
-        windows.windows()
-    } else {
-        row
+    let blocks = Blocks::new(plan);
+    let parts = match plan.groups {
+        1 => plan.parts(blocks.depth),
+        _ => 1,
     };
-    let block = (BLOCK_NBYTES / size_of::<C>() / depth)
-        .max(LEAST_WINDOWS)
-        .min(run);
-    let direct = is_direct(plan);
-    let columns = if direct.is_some() {
-        &mut []
+    let whole_tiles = plan
+        .out_channels
+        .div_ceil(parts)
+        .next_multiple_of(Extent::TILE_ROWS);
+    let rows = if parts == 1 {
+        plan.out_channels
     } else {
-        scratch_of::<C>(temp, &[depth, block])?
+        whole_tiles
     };
-    let mut room = Room::new(temp);
-    for n in 0..plan.batch {
-        for group in 0..plan.groups {
-            let source = n * plan.input.batch + group * plan.in_channels * plan.input.channel;
-            let target = n * plan.output.batch + group * plan.out_channels * plan.output.channel;
-            let a = Matrix {
-                elements: &weight[group * plan.out_channels * depth..][..plan.out_channels * depth],
-                row_stride: depth,
-                column_stride: 1,
+    let extent = Extent {
+        m: rows,
+        n: blocks.len,
+        k: blocks.depth,
+    };
+    let columns = match blocks.direct {
+        Some(_) => 0,
+        None => dims::numel(&[blocks.depth, blocks.len])?,
+    };
+    if parts == 1 {
+        let (columns, mut room) = (scratch(temp, columns)?, Room::new(temp));
+        for (n, group) in (0..plan.batch).flat_map(|n| (0..plan.groups).map(move |g| (n, g))) {
+            let own = group * rows..(group + 1) * rows;
+            let to = &mut to[n * plan.output.batch + own.start * plan.output.channel..];
+            let work = Rows {
+                n,
+                group,
+                own,
+                plan,
+                from,
+                weight,
+                finish,
             };
-            let mut first = 0;
-            while first < windows.windows() {
-                let count = block.min(run - first % run);
-                let extent = Extent {
-                    m: plan.out_channels,
-                    n: count,
-                    k: depth,
-                };
-                let b = match direct {
-                    Some(pixel) => Matrix {
-                        elements: &from[source + first * pixel..],
-                        row_stride: plan.input.channel,
-                        column_stride: pixel,
-                    },
-                    None => {
-                        gather(plan, columns, &from[source..], first, count);
-                        Matrix {
-                            elements: &*columns,
-                            row_stride: count,
-                            column_stride: 1,
-                        }
-                    }
-                };
-                let start = target + place(plan, pixel, first);
-                let out = MatrixMut {
-                    elements: &mut to[start..],
-                    row_stride: plan.output.channel,
-                    column_stride: pixel.unwrap_or(plan.output.spatial[2]),
-                };
-                C::multiply(&mut room, extent, out, add, a, b)?;
-                first += count;
-            }
+            work.run(&blocks, to, columns, &mut room)?;
         }
+        return Ok(());
+    }
+    let [high, wide] = Room::<C>::most(extent);
+    let mut pieces: SmallVec<[[&mut [C]; 3]; MOST_PARTS]> = SmallVec::new();
+    for _ in 0..parts {
+        pieces.push([
+            scratch(temp, columns)?,
+            scratch(temp, high)?,
+            scratch(temp, wide)?,
+        ]);
+    }
+    for n in 0..plan.batch {
+        let to = &mut to[n * plan.output.batch..][..plan.out_channels * plan.output.channel];
+        let chunks = to.chunks_mut(rows * plan.output.channel);
+        let failed = Mutex::new(None);
+        plan.each(
+            chunks.zip(&mut pieces).enumerate(),
+            |(part, (to, pieces))| {
+                let own = part * rows..((part + 1) * rows).min(plan.out_channels);
+                let work = Rows {
+                    n,
+                    group: 0,
+                    own,
+                    plan,
+                    from,
+                    weight,
+                    finish,
+                };
+                let [columns, high, wide] = pieces;
+                if let Err(error) = work.run(&blocks, to, columns, &mut Room::lent([high, wide])) {
+                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                }
+            },
+        );
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failed.map_or(Ok(()), Err)?;
     }
     Ok(())
 }
 
+/// How the windows are cut into blocks.
+struct Blocks {
+    /// Elements under a window.
+    depth: usize,
+    /// Windows in a block.
+    len: usize,
+    /// Windows that one block may be of: without a common distance between pixels (an unusual dimension order) only those of
+    /// a row.
+    run: usize,
+    /// The distance between the output's pixels.
+    pixel: Option<usize>,
+    /// See [`is_direct`].
+    direct: Option<usize>,
+}
+
+impl Blocks {
+    fn new(plan: &Plan<'_>) -> Self {
+        let windows = &plan.windows;
+        let depth = plan.in_channels * windows.taps();
+        let pixel = plan.output.pixel(windows.output);
+        let run = match pixel {
+            Some(_) => windows.windows(),
+            None => windows.output[2],
+        };
+        let len = (BLOCK_NUMEL / depth).max(LEAST_WINDOWS).min(run);
+        Self {
+            depth,
+            len,
+            run,
+            pixel,
+            direct: is_direct(plan),
+        }
+    }
+}
+
+/// Some channels of the output of one image.
+struct Rows<'a, C> {
+    n: usize,
+    group: usize,
+    /// The channels.
+    own: Range<usize>,
+    plan: &'a Plan<'a>,
+    from: &'a [C],
+    weight: &'a [C],
+    finish: &'a Finish<'a, C>,
+}
+
+impl<C: Product> Rows<'_, C> {
+    /// `to` starts with the first of the channels.
+    fn run(
+        &self,
+        blocks: &Blocks,
+        to: &mut [C],
+        columns: &mut [C],
+        room: &mut Room<'_, C>,
+    ) -> Result<(), KernelError> {
+        let (plan, depth) = (self.plan, blocks.depth);
+        let source = self.n * plan.input.batch + self.group * plan.in_channels * plan.input.channel;
+        let from = &self.from[source..];
+        let a = Matrix {
+            elements: &self.weight[self.own.start * depth..self.own.end * depth],
+            row_stride: depth,
+            column_stride: 1,
+        };
+        let mut first = 0;
+        while first < plan.windows.windows() {
+            let count = blocks.len.min(blocks.run - first % blocks.run);
+            let extent = Extent {
+                m: self.own.len(),
+                n: count,
+                k: depth,
+            };
+            let b = match blocks.direct {
+                Some(pixel) => Matrix {
+                    elements: &from[first * pixel..],
+                    row_stride: plan.input.channel,
+                    column_stride: pixel,
+                },
+                None => {
+                    gather(plan, columns, from, first, count);
+                    Matrix {
+                        elements: &*columns,
+                        row_stride: count,
+                        column_stride: 1,
+                    }
+                }
+            };
+            let start = place(plan, blocks.pixel, first);
+            let strides = [
+                plan.output.channel,
+                blocks.pixel.unwrap_or(plan.output.spatial[2]),
+            ];
+            let out = MatrixMut {
+                elements: &mut to[start..],
+                row_stride: strides[0],
+                column_stride: strides[1],
+            };
+            C::multiply(room, extent, out, false, a, b)?;
+            let size = [extent.m, extent.n];
+            self.finish
+                .block(&mut to[start..], strides, self.own.start, size);
+            first += count;
+        }
+        Ok(())
+    }
+}
+
 /// Where a window lies in a channel of the output.
-fn place(plan: &Plan, pixel: Option<usize>, window: usize) -> usize {
+fn place(plan: &Plan<'_>, pixel: Option<usize>, window: usize) -> usize {
     if let Some(pixel) = pixel {
         return window * pixel;
     }
@@ -101,7 +227,7 @@ fn place(plan: &Plan, pixel: Option<usize>, window: usize) -> usize {
 }
 
 /// For windows of a single element that are the input itself: the distance between its pixels.
-fn is_direct(plan: &Plan) -> Option<usize> {
+fn is_direct(plan: &Plan<'_>) -> Option<usize> {
     let windows = &plan.windows;
     let same =
         windows.taps() == 1 && windows.stride == [1; SPATIAL] && windows.padding == [0; SPATIAL];
@@ -113,7 +239,7 @@ fn is_direct(plan: &Plan) -> Option<usize> {
 }
 
 /// Fills `columns` for `count` windows from window `first` on: a row for each channel and tap.
-fn gather<C: Number>(plan: &Plan, columns: &mut [C], from: &[C], first: usize, count: usize) {
+fn gather<C: Number>(plan: &Plan<'_>, columns: &mut [C], from: &[C], first: usize, count: usize) {
     let windows = &plan.windows;
     let [kz, ky, kx] = windows.kernel;
     let mut rows = columns.chunks_exact_mut(count);
@@ -133,7 +259,7 @@ fn gather<C: Number>(plan: &Plan, columns: &mut [C], from: &[C], first: usize, c
 
 /// The elements under one tap of the windows from `first` on.
 fn gather_tap<C: Number>(
-    plan: &Plan,
+    plan: &Plan<'_>,
     mut to: &mut [C],
     from: &[C],
     first: usize,
@@ -172,7 +298,7 @@ fn gather_tap<C: Number>(
 }
 
 /// The elements under one tap of windows that follow each other in a row, the first of which is `window`.
-fn gather_run<C: Number>(plan: &Plan, run: &mut [C], from: &[C], window: usize, tap: usize) {
+fn gather_run<C: Number>(plan: &Plan<'_>, run: &mut [C], from: &[C], window: usize, tap: usize) {
     let (windows, pixel) = (&plan.windows, plan.input.spatial[2]);
     let Some(x) = windows.place(2, window, tap).filter(|_| !run.is_empty()) else {
         return;

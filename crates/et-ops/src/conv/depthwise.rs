@@ -1,181 +1,174 @@
 //! Convolution in which every input channel is a group of its own.
 
+use std::ops::Range;
+
 use et_kernel::KernelError;
 use et_memory::Arena;
+use smallvec::SmallVec;
 
-use super::{Plan, scratch_of};
+use super::{Finish, MOST_PARTS, Plan, fill_bias, scratch_of};
 use crate::number::Compute;
+use crate::product::{Ending, Product, SLACK, Slide};
 use crate::simd;
 
-pub(super) fn run<C: Compute>(
+pub(super) fn run<C: Product>(
     temp: &Arena,
-    plan: &Plan,
+    plan: &Plan<'_>,
     to: &mut [C],
     from: &[C],
     weight: &[C],
+    finish: &Finish<'_, C>,
 ) -> Result<(), KernelError> {
+    let parts = plan.parts(plan.windows.taps());
+    let mut phases: SmallVec<[Phases<'_, C>; MOST_PARTS]> = SmallVec::new();
+    for _ in 0..parts {
+        phases.extend(Phases::new(temp, plan)?);
+    }
+    if !phases.is_empty() {
+        let channels = plan.channels().div_ceil(parts);
+        // Without parts everything is one, wherever the channels are.
+        let len = if parts == 1 {
+            to.len()
+        } else {
+            channels * plan.output.channel
+        };
+        let work = |(part, (to, phases)): (usize, (&mut [C], &mut Phases<'_, C>))| {
+            let start = part * len;
+            let own = part * channels..((part + 1) * channels).min(plan.channels());
+            each_channel(plan, own, |channel, source, target| {
+                let weight = &weight[channel * plan.windows.taps()..][..plan.windows.taps()];
+                phases.fill(plan, &from[source..]);
+                phases.convolve(
+                    plan,
+                    &mut to[target - start..],
+                    weight,
+                    finish.ending(channel),
+                );
+            });
+        };
+        plan.each(to.chunks_mut(len).zip(&mut phases).enumerate(), work);
+        return Ok(());
+    }
+    fill_bias(plan, to, finish.bias);
     if plan.input.channel == 1 && plan.output.channel == 1 && plan.out_channels == 1 {
-        return channels_last(temp, plan, to, from, weight);
+        channels_last(temp, plan, to, from, weight)?;
+    } else {
+        each_channel(plan, 0..plan.channels(), |channel, source, target| {
+            let weight = &weight[channel * plan.windows.taps()..][..plan.windows.taps()];
+            plane(plan, &mut to[target..], &from[source..], weight);
+        });
     }
-    let mut padded = PaddedPlane::new(temp, plan)?;
-    let taps = plan.windows.taps();
-    for n in 0..plan.batch {
-        for channel in 0..plan.groups * plan.out_channels {
-            let source = n * plan.input.batch + channel / plan.out_channels * plan.input.channel;
-            let target = n * plan.output.batch + channel * plan.output.channel;
-            let (to, from) = (&mut to[target..], &from[source..]);
-            let weight = &weight[channel * taps..][..taps];
-            match &mut padded {
-                Some(padded) => padded.convolve(plan, to, from, weight),
-                None => plane(plan, to, from, weight),
-            }
-        }
-    }
+    finish.clamp(to);
     Ok(())
 }
 
-/// A copy of one channel with its padding, so that no window reaches outside. For channels that are images with dense rows.
-struct PaddedPlane<'a, C> {
+/// Calls `visit` with each of some channels of the output, counted through the batch, and where it and its channel of the
+/// input start.
+fn each_channel(
+    plan: &Plan<'_>,
+    channels: Range<usize>,
+    mut visit: impl FnMut(usize, usize, usize),
+) {
+    let of_image = plan.groups * plan.out_channels;
+    for index in channels {
+        let (n, channel) = (index / of_image, index % of_image);
+        let source = n * plan.input.batch + channel / plan.out_channels * plan.input.channel;
+        let target = n * plan.output.batch + channel * plan.output.channel;
+        visit(channel, source, target);
+    }
+}
+
+/// One channel with its padding, taken apart by the remainders of rows and columns by the strides, so that what windows that are
+/// neighbours have under a tap are neighbours too. For channels that are images with dense rows.
+struct Phases<'a, C> {
     elements: &'a mut [C],
     /// Elements per row.
     width: usize,
+    /// Elements per remainder.
+    numel: usize,
+    /// Where the first window has each tap.
+    offsets: &'a mut [i64],
 }
 
-impl<'a, C: Compute> PaddedPlane<'a, C> {
+/// Strides up to which taking a channel apart pays.
+const MOST_STRIDE: usize = 4;
+
+impl<'a, C: Product> Phases<'a, C> {
     /// Nothing, if the convolution is not of a kind that gains.
-    fn new(temp: &'a Arena, plan: &Plan) -> Result<Option<Self>, KernelError> {
+    fn new(temp: &'a Arena, plan: &Plan<'_>) -> Result<Option<Self>, KernelError> {
         let windows = &plan.windows;
-        let square = windows.kernel == [1, 3, 3] || windows.kernel == [1, 5, 5];
-        let images = windows.input[0] == 1 && windows.padding[0] == 0 && windows.dilation[0] == 1;
+        let images = windows.input[0] == 1 && windows.kernel[0] == 1 && windows.padding[0] == 0;
         let dense = plan.input.spatial[2] == 1 && plan.output.spatial[2] == 1;
+        let [step_y, step_x] = [windows.stride[1], windows.stride[2]];
         // The windows were found to fit, so the sums are small; their product may not be worth it.
-        let [height, width] = [1, 2].map(|d| windows.input[d] + 2 * windows.padding[d]);
+        let [height, width] =
+            [1, 2].map(|d| (windows.input[d] + 2 * windows.padding[d]).div_ceil(windows.stride[d]));
         let room = 4 * (windows.input[1] * windows.input[2] + 64);
-        let small = height.checked_mul(width).is_some_and(|numel| numel <= room);
-        if !(square && images && dense && small) || windows.dilation != [1; 3] {
+        let small = height
+            .checked_mul(width)
+            .and_then(|numel| numel.checked_mul(step_y * step_x))
+            .is_some_and(|numel| numel <= room);
+        if !(images && dense && small) || step_y.max(step_x) > MOST_STRIDE {
             return Ok(None);
         }
-        let elements = scratch_of::<C>(temp, &[height, width])?;
+        let numel = height * width;
+        let elements = scratch_of::<C>(temp, &[numel * step_y * step_x + SLACK])?;
         // The padding stays as it is for every channel.
         elements.fill(C::zero());
-        Ok(Some(Self { elements, width }))
+        let offsets = scratch_of::<i64>(temp, &[windows.taps()])?;
+        let columns = windows.kernel[2];
+        let offset = |tap: usize| {
+            let y = tap / columns * windows.dilation[1];
+            let x = tap % columns * windows.dilation[2];
+            let phase = y % step_y * step_x + x % step_x;
+            phase * numel + y / step_y * width + x / step_x
+        };
+        for (tap, to) in offsets.iter_mut().enumerate() {
+            *to = offset(tap) as i64;
+        }
+        Ok(Some(Self {
+            elements,
+            width,
+            numel,
+            offsets,
+        }))
     }
 
-    fn convolve(&mut self, plan: &Plan, to: &mut [C], from: &[C], weight: &[C]) {
+    /// Takes a channel of the input.
+    fn fill(&mut self, plan: &Plan<'_>, from: &[C]) {
         let windows = &plan.windows;
-        let [_, pad_y, pad_x] = windows.padding;
+        let [_, step_y, step_x] = windows.stride;
         let [_, height, width] = windows.input;
         for y in 0..height {
-            let start = (y + pad_y) * self.width + pad_x;
             let row = &from[y * plan.input.spatial[1]..][..width];
-            self.elements[start..start + width].copy_from_slice(row);
+            let y = y + windows.padding[1];
+            let start = y % step_y * step_x * self.numel + y / step_y * self.width;
+            for phase in 0..step_x {
+                // The first column of this remainder.
+                let first = (phase + step_x - windows.padding[2] % step_x) % step_x;
+                let start = start + phase * self.numel + (first + windows.padding[2]) / step_x;
+                let to = &mut self.elements[start..];
+                simd::take_every(row.get(first..).unwrap_or_default(), step_x, to);
+            }
         }
-        let planes = Planes {
+    }
+
+    fn convolve(&self, plan: &Plan<'_>, to: &mut [C], weight: &[C], ending: Ending<C>) {
+        C::slide(Slide {
             from: &*self.elements,
-            from_width: self.width,
+            from_pitch: self.width,
+            offsets: &*self.offsets,
+            factors: weight,
             to,
             to_pitch: plan.output.spatial[1],
-            to_size: [windows.output[1], windows.output[2]],
-            stride: [windows.stride[1], windows.stride[2]],
-        };
-        match windows.kernel[2] {
-            3 => convolve_planes::<C, 3, 9>(planes, weight),
-            _ => convolve_planes::<C, 5, 25>(planes, weight),
-        }
-    }
-}
-
-/// A padded image, and the one to make of it.
-struct Planes<'a, C> {
-    from: &'a [C],
-    from_width: usize,
-    to: &'a mut [C],
-    to_pitch: usize,
-    to_size: [usize; 2],
-    stride: [usize; 2],
-}
-
-/// Adds the products with a kernel of `K` by `K` taps, which are `TAPS`.
-fn convolve_planes<C: Compute, const K: usize, const TAPS: usize>(
-    planes: Planes<'_, C>,
-    weight: &[C],
-) {
-    struct Work<'a, C, const K: usize, const TAPS: usize>(Planes<'a, C>, [C; TAPS]);
-    impl<C: Compute, const K: usize, const TAPS: usize> pulp::NullaryFnOnce for Work<'_, C, K, TAPS> {
-        type Output = ();
-        #[inline(always)]
-        fn call(self) {
-            let Work(planes, weight) = self;
-            let [height, width] = planes.to_size;
-            let [step_y, step_x] = planes.stride;
-            for y in 0..height {
-                let rows: [&[C]; K] = std::array::from_fn(|k| {
-                    &planes.from[(y * step_y + k) * planes.from_width..][..planes.from_width]
-                });
-                let to = &mut planes.to[y * planes.to_pitch..][..width];
-                match step_x {
-                    1 => convolve_row::<C, K, TAPS, 1>(to, rows, &weight),
-                    2 => convolve_row::<C, K, TAPS, 2>(to, rows, &weight),
-                    _ => convolve_row_by(to, rows, &weight, step_x),
-                }
-            }
-        }
-    }
-    let Ok(weight) = weight.try_into() else {
-        return;
-    };
-    simd::run(Work::<C, K, TAPS>(planes, weight));
-}
-
-/// Windows that are computed side by side.
-const SIDE: usize = 16;
-
-#[inline(always)]
-fn convolve_row<C: Compute, const K: usize, const TAPS: usize, const STEP: usize>(
-    to: &mut [C],
-    rows: [&[C]; K],
-    weight: &[C; TAPS],
-) {
-    let (blocks, rest) = to.as_chunks_mut::<SIDE>();
-    let done = blocks.len() * SIDE;
-    for (i, block) in blocks.iter_mut().enumerate() {
-        let mut sums = *block;
-        for (ky, row) in rows.iter().enumerate() {
-            // One check for all that the block reads of the row.
-            let row = &row[i * SIDE * STEP..][..(SIDE - 1) * STEP + K];
-            for kx in 0..K {
-                let factor = weight[ky * K + kx];
-                for (x, sum) in sums.iter_mut().enumerate() {
-                    *sum = sum.plus(factor.times(row[x * STEP + kx]));
-                }
-            }
-        }
-        *block = sums;
-    }
-    convolve_row_by(rest, rows.map(|row| &row[done * STEP..]), weight, STEP);
-}
-
-#[inline(always)]
-fn convolve_row_by<C: Compute, const K: usize, const TAPS: usize>(
-    to: &mut [C],
-    rows: [&[C]; K],
-    weight: &[C; TAPS],
-    step: usize,
-) {
-    for (x, to) in to.iter_mut().enumerate() {
-        let mut sum = *to;
-        for (ky, row) in rows.iter().enumerate() {
-            let row = &row[x * step..][..K];
-            for (kx, from) in row.iter().enumerate() {
-                sum = sum.plus(weight[ky * K + kx].times(*from));
-            }
-        }
-        *to = sum;
+            size: [plan.windows.output[1], plan.windows.output[2]],
+            ending,
+        });
     }
 }
 
 /// One channel: each tap's part of a row is a multiple of a row of the input.
-fn plane<C: Compute>(plan: &Plan, to: &mut [C], from: &[C], weight: &[C]) {
+fn plane<C: Compute>(plan: &Plan<'_>, to: &mut [C], from: &[C], weight: &[C]) {
     let windows = &plan.windows;
     let [depth, height, _] = windows.output;
     let [_, ky, kx] = windows.kernel;
@@ -234,7 +227,7 @@ fn add_multiple<C: Compute>(
 /// All channels of a pixel are neighbours: a pixel's vector at a time.
 fn channels_last<C: Compute>(
     temp: &Arena,
-    plan: &Plan,
+    plan: &Plan<'_>,
     to: &mut [C],
     from: &[C],
     weight: &[C],

@@ -42,7 +42,7 @@ pub(super) fn sized(mut windows: Windows, extra: [usize; SPATIAL]) -> Result<Win
 /// For each pixel of the input the products with all taps first, then their sums where they belong.
 pub(super) fn run<C: Product>(
     temp: &Arena,
-    plan: &Plan,
+    plan: &Plan<'_>,
     to: &mut [C],
     from: &[C],
     weight: &[C],
@@ -96,7 +96,7 @@ pub(super) fn run<C: Product>(
 
 /// Adds the products of `count` pixels that follow each other in a row of the input to the output.
 fn add_run<C: Product>(
-    plan: &Plan,
+    plan: &Plan<'_>,
     to: &mut [C],
     columns: &[C],
     count: usize,

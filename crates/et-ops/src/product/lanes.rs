@@ -6,7 +6,7 @@ use pulp::bytemuck::Pod;
 use crate::number::Compute;
 
 /// A number that machines compute several of at a time.
-pub(super) trait Lanes: Compute + Pod {
+pub(crate) trait Lanes: Compute + Pod {
     /// As many numbers as one register holds.
     type Vector<S: Simd>: Pod;
 
@@ -19,6 +19,10 @@ pub(super) trait Lanes: Compute + Pod {
         b: Self::Vector<S>,
         c: Self::Vector<S>,
     ) -> Self::Vector<S>;
+    /// The larger ones; where `a` is no number, `a`.
+    fn max_nan<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// The smaller ones; where `a` is no number, `a`.
+    fn min_nan<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
     /// The sum of a vector's numbers.
     fn sum<S: Simd>(simd: S, a: Self::Vector<S>) -> Self;
     /// The whole vectors at the start of `xs`, and the rest.
@@ -33,7 +37,7 @@ pub(super) const fn count<T: Lanes, S: Simd>() -> usize {
 }
 
 macro_rules! lanes {
-    ($rust:ty, $vector:ident, $splat:ident, $add:ident, $multiply_add:ident, $sum:ident, $vectors:ident, $vectors_mut:ident) => {
+    ($rust:ty, $vector:ident, $splat:ident, $add:ident, $multiply_add:ident, $less:ident, $select:ident, $sum:ident, $vectors:ident, $vectors_mut:ident) => {
         impl Lanes for $rust {
             type Vector<S: Simd> = S::$vector;
 
@@ -55,6 +59,16 @@ macro_rules! lanes {
                 c: S::$vector,
             ) -> S::$vector {
                 simd.$multiply_add(a, b, c)
+            }
+
+            #[inline(always)]
+            fn max_nan<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$select(simd.$less(a, b), b, a)
+            }
+
+            #[inline(always)]
+            fn min_nan<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$select(simd.$less(b, a), b, a)
             }
 
             #[inline(always)]
@@ -81,6 +95,8 @@ lanes!(
     splat_f32s,
     add_f32s,
     mul_add_e_f32s,
+    less_than_f32s,
+    select_f32s,
     reduce_sum_f32s,
     as_simd_f32s,
     as_mut_simd_f32s
@@ -91,6 +107,8 @@ lanes!(
     splat_f64s,
     add_f64s,
     mul_add_e_f64s,
+    less_than_f64s,
+    select_f64s,
     reduce_sum_f64s,
     as_simd_f64s,
     as_mut_simd_f64s

@@ -5,13 +5,15 @@ use std::ops::Range;
 use et_kernel::{Element, KernelError};
 use et_memory::Arena;
 
-use super::Matrix;
+use super::blocked::{DEPTH, HEIGHT, WIDTH};
+use super::{Extent, Matrix};
 use crate::elementwise::scratch;
 
 /// Scratch memory that the products of one operator share, made when it is needed.
 #[derive(Debug)]
 pub(crate) struct Room<'a, T> {
-    temp: &'a Arena,
+    /// Where more comes from, if it may grow.
+    temp: Option<&'a Arena>,
     rows: &'a mut [T],
     panels: &'a mut [T],
 }
@@ -19,10 +21,27 @@ pub(crate) struct Room<'a, T> {
 impl<'a, T: Element> Room<'a, T> {
     pub(crate) fn new(temp: &'a Arena) -> Self {
         Self {
-            temp,
+            temp: Some(temp),
             rows: &mut [],
             panels: &mut [],
         }
+    }
+
+    /// Room in pieces of at least [`most`](Self::most) elements, which does not grow: it may be made on another thread.
+    pub(crate) fn lent([rows, panels]: [&'a mut [T]; 2]) -> Self {
+        Self {
+            temp: None,
+            rows,
+            panels,
+        }
+    }
+
+    /// Elements of rows and of panels for any product of that extent.
+    pub(crate) fn most(extent: Extent) -> [usize; 2] {
+        let (deep, wide) = (extent.k.min(DEPTH), extent.m.max(extent.n));
+        // The operands may change places.
+        let panels = wide.min(WIDTH).next_multiple_of(WIDEST);
+        [deep * wide.min(HEIGHT), deep * panels]
     }
 
     /// Room for so many elements of rows and of panels.
@@ -39,15 +58,24 @@ impl<'a, T: Element> Room<'a, T> {
 
 /// Pieces double in size, so that those given up are no more than the last.
 fn grow<'a, T: Element>(
-    temp: &'a Arena,
+    temp: Option<&'a Arena>,
     piece: &mut &'a mut [T],
     len: usize,
 ) -> Result<(), KernelError> {
-    if piece.len() < len {
-        *piece = scratch(temp, len.max(2 * piece.len()))?;
+    match temp {
+        _ if piece.len() >= len => {}
+        Some(temp) => *piece = scratch(temp, len.max(2 * piece.len()))?,
+        None => {
+            return Err(KernelError::invalid(
+                "a product of more scratch memory than it said",
+            ));
+        }
     }
     Ok(())
 }
+
+/// No vector holds more elements.
+const WIDEST: usize = 64;
 
 /// Elements of a row that are copied at a time, so that columns in one piece are read in pieces too.
 const RUN: usize = 16;
