@@ -158,6 +158,9 @@ pub(crate) struct ProgramArgs {
     /// Let all methods use one set of planned buffers: less memory, and state in common
     #[arg(long)]
     pub(crate) share_arenas: bool,
+    /// How many threads share the work of large instructions; results do not depend on it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: u16,
     /// The most bytes that made-up inputs may have together
     #[arg(long, value_name = "BYTES", value_parser = options::parse_nbytes, default_value = "1G")]
     pub(crate) max_input_bytes: u64,

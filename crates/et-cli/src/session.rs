@@ -3,17 +3,18 @@
 mod error;
 
 use crate::args::ProgramArgs;
-use crate::failure::Failure;
+use crate::failure::{Blame, Failure};
 use crate::inputs::{self, Spec};
 use crate::options::{self, Simulate};
 use crate::source::Source;
 use crate::trace::Recorder;
 use crate::value::Value;
 use et_device::{AllocatorHandle, DeviceAllocatorRegistry, DeviceType};
-use et_kernel::{Environment, Event, EventHook};
+use et_kernel::{Environment, Event, EventHook, Workers};
 use et_module::{DataFile, Error, Method, Module, ModuleOptions, Program};
 use et_schema::{ParsedProgram, ValueView};
 use et_sim::{RecordingAllocator, SimAllocator, SimOptions, TraceLog};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// The method that is called where none is named.
@@ -78,6 +79,13 @@ impl Session {
         }
         if let Some(devices) = devices {
             environment = environment.with_devices(devices);
+        }
+        if let Some(threads) = NonZeroUsize::new(args.threads.into()).filter(|n| n.get() > 1) {
+            let workers = Workers::new(threads).map_err(|error| {
+                let message = format!("cannot start {} threads: {error}", args.threads);
+                Failure::new(Blame::Environment, "threads", message)
+            })?;
+            environment = environment.with_workers(Arc::new(workers));
         }
         let mut module = Module::new(program, environment);
         let mut module_options = ModuleOptions::default();
