@@ -8,17 +8,20 @@
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use et_kernel::{Environment, Event, EventHook, ScalarType, Tensor, TensorMeta};
+use et_kernel::{Environment, Event, EventHook, ScalarType, Tensor, TensorMeta, Workers};
 use et_module::{Method, Program, Value};
 use et_ops as _;
 
 /// What the command line says.
 struct Options {
     programs: Vec<PathBuf>,
+    threads: Vec<usize>,
+    peer: Option<PathBuf>,
     seconds: f64,
     steps: bool,
 }
@@ -27,6 +30,8 @@ impl Options {
     fn read() -> Self {
         let mut options = Self {
             programs: Vec::new(),
+            threads: vec![1],
+            peer: None,
             seconds: 1.0,
             steps: false,
         };
@@ -37,6 +42,12 @@ impl Options {
                 // Cargo's own word for benches.
                 "--bench" => {}
                 "--seconds" => options.seconds = value().parse().expect("a number of seconds"),
+                "--threads" => {
+                    let counts = value();
+                    let count = |text: &str| text.parse().expect("a number of threads");
+                    options.threads = counts.split(',').map(count).collect();
+                }
+                "--peer" => options.peer = Some(value().into()),
                 "--steps" => options.steps = true,
                 _ => options.programs.push(word.into()),
             }
@@ -165,15 +176,50 @@ fn name(path: &Path) -> String {
     folder.unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// Median times of the C++ runtime, by program and number of threads.
+fn peer_times(file: &Path) -> BTreeMap<(String, usize), f64> {
+    let text = std::fs::read_to_string(file).expect("the file of the C++ runtime's times");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("the file is JSON");
+    let rows = report
+        .as_object()
+        .into_iter()
+        .flat_map(|report| report.values());
+    let rows = rows.filter_map(serde_json::Value::as_array).flatten();
+    let time = |row: &serde_json::Value| {
+        let name = name(Path::new(row["model"].as_str()?));
+        let threads = usize::try_from(row["threads"].as_u64()?).ok()?;
+        Some(((name, threads), row["execute"]["median_us"].as_f64()?))
+    };
+    rows.filter_map(time).collect()
+}
+
 fn main() {
     let options = Options::read();
-    let environment = Environment::linked().expect("no operator is linked twice");
-    println!("{:24} {:>12} {:>12}", "program", "least us", "median us");
-    for path in &options.programs {
-        let (least, median) = Model::load(path, &environment).time(options.seconds);
-        println!("{:24} {:12.2} {:12.2}", name(path), us(least), us(median));
-        if options.steps {
-            show_steps(path, &environment, options.seconds);
+    let linked = Environment::linked().expect("no operator is linked twice");
+    let peer = options.peer.as_deref().map(peer_times).unwrap_or_default();
+    println!(
+        "{:24} {:>7} {:>12} {:>12} {:>12} {:>8}",
+        "program", "threads", "least us", "median us", "C++ us", "C++/ours"
+    );
+    for &threads in &options.threads {
+        let count = NonZeroUsize::new(threads).expect("at least one thread");
+        let workers = Workers::new(count).expect("threads start");
+        let environment = linked.clone().with_workers(Arc::new(workers));
+        for path in &options.programs {
+            let (least, median) = Model::load(path, &environment).time(options.seconds);
+            let name = name(path);
+            print!(
+                "{name:24} {threads:7} {:12.2} {:12.2}",
+                us(least),
+                us(median)
+            );
+            match peer.get(&(name, threads)) {
+                Some(theirs) => println!(" {theirs:12.2} {:8.2}", theirs / us(median)),
+                None => println!(),
+            }
+            if options.steps {
+                show_steps(path, &environment, options.seconds);
+            }
         }
     }
 }
