@@ -2,14 +2,13 @@
 //!
 //! The model is one delegate per method, with every input and output on a device and without a plan, so that an output becomes
 //! the next input by an exchange of memory. The same is done through host memory for comparison. A simulated device stands in
-//! for a real one, and counts the copies.
+//! for a real one, and counts the copies: `cargo run -p et-module --example decode_loop`, from the repository's root.
 #![expect(
     clippy::print_stdout,
     reason = "the counts are what this program is for"
 )]
 
 use std::error::Error;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use et_device::{AllocatorHandle, Device, DeviceAllocatorRegistry, DeviceType};
@@ -25,9 +24,8 @@ const VALUES: usize = 4;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-fn main() -> Result<()> {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
-    let program = Program::open(fixtures.join("dev_lm_resident/model.pte"))?;
+pub(crate) fn main() -> Result<()> {
+    let program = Program::open("tests/fixtures/dev_lm_resident/model.pte")?;
     println!("copies per step: host to device, device to host, device to device");
     let resident = on_the_device(&program, &Meter::new()?)?;
     let naive = through_the_host(&program, &Meter::new()?)?;
