@@ -16,3 +16,16 @@ pub use trace::{Recorder, first_difference};
 
 // The operators of the recorded programs.
 use et_ops as _;
+
+/// The Rust in the pages for people is compiled, and run where it says nothing else.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/device-memory.md")]
+    struct DeviceMemory;
+    #[doc = include_str!("../../docs/formats.md")]
+    struct Formats;
+    #[doc = include_str!("../../docs/planning.md")]
+    struct Planning;
+}
