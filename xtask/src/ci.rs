@@ -2,8 +2,8 @@
 
 use crate::process::{cargo, run as show_and_run, works};
 use crate::{
-    console, consumers, device, features, fixtures, fuzz, layers, nostd, operators, schema, supply,
-    unsafe_code,
+    console, consumers, device, features, fixtures, fuzz, layers, nostd, operators, reference,
+    schema, supply, unsafe_code,
 };
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table};
@@ -55,6 +55,7 @@ fn full(log: &mut StepLog) -> Result<()> {
         show_and_run(cargo().args(["build", "--workspace", "--all-targets"]))
     })?;
     log.step("operators", || operators::run(true))?;
+    log.step("reference", || reference::run(true))?;
     log.step("tests", || tests(&[]))?;
     log.step("doc tests", || {
         show_and_run(cargo().args(["test", "--workspace", "--doc"]))

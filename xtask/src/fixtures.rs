@@ -1,6 +1,6 @@
 //! Runs every recorded case in a process of its own and compares outputs and device traces.
 
-mod case;
+pub(crate) mod case;
 mod child;
 mod report;
 mod trace;
@@ -82,7 +82,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn default_dir() -> PathBuf {
+/// Where cases are unless another folder is named.
+pub(crate) fn default_dir() -> PathBuf {
     let beside = workspace::root().join("../shared/corpus");
     if beside.is_dir() {
         beside

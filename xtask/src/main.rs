@@ -1,5 +1,6 @@
 //! Developer commands: `cargo xtask help`.
 
+mod bench;
 mod ci;
 mod console;
 mod consumers;
@@ -8,11 +9,14 @@ mod features;
 mod fixtures;
 mod fuzz;
 mod inspect;
+mod interop;
 mod layers;
 mod nostd;
 mod operators;
 mod overhead;
+mod peer;
 mod process;
+mod reference;
 mod schema;
 mod supply;
 mod unsafe_code;
@@ -59,8 +63,18 @@ enum Command {
     Device(device::Options),
     /// Measure what et-cuda costs above the driver's functions, in instructions (needs valgrind)
     Overhead(overhead::Options),
+    /// Load and run every file that we write on the C++ runtime, and compare (skipped where that cannot be had)
+    Interop(interop::Options),
+    /// Time loading and running, beside the C++ runtime if wanted
+    Bench(bench::Options),
     /// Damage real files and see that nothing but an error comes of it
     Fuzz(fuzz::Options),
+    /// Write the page on the command line from what `et --help` says, or check that it is current
+    Reference {
+        /// Fail on drift and write nothing
+        #[arg(long)]
+        check: bool,
+    },
     /// Write the table of operators and element types in the documents, or check that it is current
     Operators {
         /// Fail on drift and write nothing
@@ -96,7 +110,10 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Inspect(options) => inspect::run(&options),
         Command::Device(options) => device::run(&options),
         Command::Overhead(options) => overhead::run(&options),
+        Command::Interop(options) => interop::run(&options),
+        Command::Bench(options) => bench::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::Reference { check } => reference::run(check),
         Command::Operators { check } => operators::run(check),
     }
 }

@@ -1,0 +1,456 @@
+//! `cargo xtask bench`: times of loading and running, ours and (with `--peer`) the C++ runtime's, in one table.
+
+use crate::peer::Peer;
+use crate::{console, process, workspace};
+use anyhow::{Context, Result, bail};
+use comfy_table::{CellAlignment, Table};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// How much.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Measure the C++ runtime too, in turns with ours, and write benches/RESULTS.md
+    #[arg(long)]
+    peer: bool,
+    /// How often both sides are measured; the medians of these count
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    rounds: usize,
+    /// Seconds that the other side takes for each thing at most; ours takes as many runs as fit
+    #[arg(long, default_value_t = 0.3, value_name = "SECONDS")]
+    seconds: f64,
+    /// Only programs whose name contains this text
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    filter: String,
+}
+
+const RESULTS: &str = "benches/RESULTS.md";
+
+/// Programs of the collection beside the repository, or of tests/fixtures: small and large, with control flow, on devices.
+const PROGRAMS: [&str; 15] = [
+    "add",
+    "mlp",
+    "mul_add_chain",
+    "map",
+    "softmax",
+    "layer_norm",
+    "sdpa",
+    "multihead_attention",
+    "conv_bn_relu",
+    "quant_linear",
+    "tiny_lm_decode",
+    "resnet18_lite",
+    "mv2_lite",
+    "mv3_small_lite",
+    "dev_single_add",
+];
+
+/// Whole models, where the collection beside the repository has them: a name, ours, and the other side's.
+const MODELS: [(&str, &str, &str); 3] = [
+    ("mv2 224×224, portable on both sides", "mv2", "mv2"),
+    (
+        "mv3_small 224×224, portable on both sides",
+        "mv3_small",
+        "mv3_small",
+    ),
+    (
+        "mv2 224×224, portable here, XNNPACK there",
+        "mv2",
+        "mv2_xnnpack",
+    ),
+];
+
+/// What is timed, in microseconds, as `et bench` and the other side name it.
+const TIMES: [(&str, &str, &str); 3] = [
+    ("load program", "load_program", "load_program_file"),
+    ("load method", "load_method", "load_method_file"),
+    ("execute", "execute", "execute"),
+];
+
+/// One program, and where both sides have it.
+struct Subject {
+    name: String,
+    ours: PathBuf,
+    theirs: PathBuf,
+}
+
+/// What one side said in each round.
+#[derive(Default)]
+struct Side {
+    /// Microseconds, by [`TIMES`].
+    times: [Vec<f64>; TIMES.len()],
+    planned: Option<u64>,
+    memory: Option<u64>,
+    /// Why there are no numbers.
+    problem: Option<String>,
+}
+
+/// A program's numbers.
+struct Row {
+    name: String,
+    instructions: u64,
+    ours: Side,
+    theirs: Side,
+}
+
+/// Measures, prints, and with `--peer` writes the results.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let subjects = subjects(&options.filter);
+    if subjects.is_empty() {
+        bail!("no program to measure matches `{}`", options.filter);
+    }
+    let peer = match options.peer {
+        true => Peer::find("bench --peer"),
+        false => None,
+    };
+    let et = process::executable(&["--release", "-p", "et-cli", "--bin", "et"])?;
+    let mut rows: Vec<Row> = subjects.iter().map(Row::new).collect();
+    for round in 0..options.rounds {
+        for (subject, row) in subjects.iter().zip(&mut rows) {
+            console::progress(format_args!("round {} {}", round + 1, subject.name));
+            ours(&et, subject, options, row);
+            if let Some(peer) = &peer {
+                theirs(peer, subject, options, row);
+            }
+        }
+    }
+    console::progress(format_args!(""));
+    let mut table = plain_table(&rows, peer.is_some());
+    console::line(format_args!("{}", console::plain(&mut table)));
+    if peer.is_some() && options.filter.is_empty() {
+        let path = workspace::root().join(RESULTS);
+        std::fs::write(&path, document(&rows, options))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        console::line(format_args!("wrote {RESULTS}"));
+    }
+    Ok(())
+}
+
+fn subjects(filter: &str) -> Vec<Subject> {
+    let beside = workspace::root().join("../shared/corpus");
+    let fixtures = workspace::root().join("tests/fixtures");
+    let full = workspace::root().join("../shared/corpus-full");
+    let small = PROGRAMS.iter().filter_map(|name| {
+        let file =
+            |dir: &Path| Some(dir.join(name).join("model.pte")).filter(|file| file.is_file());
+        let file = file(&beside).or_else(|| file(&fixtures))?;
+        Some(Subject {
+            name: (*name).to_owned(),
+            ours: file.clone(),
+            theirs: file,
+        })
+    });
+    let models = MODELS.iter().map(|(name, ours, theirs)| Subject {
+        name: (*name).to_owned(),
+        ours: full.join(ours).join("model.pte"),
+        theirs: full.join(theirs).join("model.pte"),
+    });
+    let models = models.filter(|subject| subject.ours.is_file() && subject.theirs.is_file());
+    let wanted = |subject: &Subject| subject.name.contains(filter);
+    small.chain(models).filter(wanted).collect()
+}
+
+/// As many runs of ours as fit the time, but not so few that a median says nothing.
+fn iterations(execute_us: Option<f64>, seconds: f64) -> u64 {
+    match execute_us {
+        Some(one) if one > 0.0 => (seconds * 1e6 / one).clamp(10.0, 2000.0) as u64,
+        _ => 20,
+    }
+}
+
+fn ours(et: &Path, subject: &Subject, options: &Options, row: &mut Row) {
+    let last = row.ours.times[2].last().copied();
+    let count = iterations(last, options.seconds).to_string();
+    let mut command = process::tool(&et.to_string_lossy());
+    command.arg("bench").arg(&subject.ours);
+    command.args([
+        "--json",
+        "--quiet",
+        "--simulate",
+        "--warmup",
+        "3",
+        "--iterations",
+        &count,
+    ]);
+    match process::output(&mut command).and_then(|text| Ok(serde_json::from_str::<Value>(&text)?)) {
+        Ok(report) => {
+            row.instructions = report["instructions"].as_u64().unwrap_or_default();
+            let nanoseconds = |name: &str| report["times"][name]["median_ns"].as_f64();
+            row.ours.take(|(_, name, _)| Some(nanoseconds(name)? / 1e3));
+            let planned = report["planned_bytes"].as_object();
+            row.ours.planned = planned.map(|all| all.values().filter_map(Value::as_u64).sum());
+            row.ours.memory = report["peak_resident_bytes"].as_u64();
+        }
+        Err(error) => row.ours.problem = Some(format!("{error:#}")),
+    }
+}
+
+fn theirs(peer: &Peer, subject: &Subject, options: &Options, row: &mut Row) {
+    let text = peer.output("peer_bench.py", |command| {
+        command.arg(&subject.theirs).args(["--method", "forward"]);
+        command.args([
+            "--seconds",
+            &options.seconds.to_string(),
+            "--iterations",
+            "2000",
+        ]);
+    });
+    let report = text.and_then(|text| Ok(serde_json::from_str::<Value>(&text)?));
+    let side = &mut row.theirs;
+    match report {
+        Ok(report) => {
+            let measured = &report["rows"][0];
+            side.problem = measured["message"].as_str().map(str::to_owned);
+            side.take(|(_, _, name)| measured[name]["median_us"].as_f64());
+            let buffers = measured["planned_buffers"].as_array();
+            side.planned =
+                buffers.map(|all| all.iter().filter_map(|one| one["nbytes"].as_u64()).sum());
+            let kib = |when: &str| measured["rss_kib"][when].as_u64();
+            let grown = kib("after_first_call").zip(kib("before_load"));
+            side.memory = grown.map(|(after, before)| after.saturating_sub(before) * 1024);
+        }
+        Err(error) => side.problem = Some(format!("{error:#}")),
+    }
+}
+
+impl Row {
+    fn new(subject: &Subject) -> Self {
+        Self {
+            name: subject.name.clone(),
+            instructions: 0,
+            ours: Side::default(),
+            theirs: Side::default(),
+        }
+    }
+}
+
+impl Side {
+    fn take(&mut self, time: impl Fn((&str, &str, &str)) -> Option<f64>) {
+        for (times, names) in self.times.iter_mut().zip(TIMES) {
+            times.extend(time(names));
+        }
+    }
+
+    fn time(&self, what: usize) -> Option<f64> {
+        median(&self.times[what])
+    }
+}
+
+/// The middle one; of an even number the lower of the two.
+fn median(times: &[f64]) -> Option<f64> {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+}
+
+/// How many times as long the other side takes; under 1 where we lose.
+fn ratio(row: &Row, what: usize) -> Option<f64> {
+    let (ours, theirs) = (row.ours.time(what)?, row.theirs.time(what)?);
+    (ours > 0.0).then(|| theirs / ours)
+}
+
+/// Three digits of a number of microseconds.
+fn microseconds(time: Option<f64>) -> String {
+    match time {
+        None => "-".to_owned(),
+        Some(time) if time >= 100.0 => format!("{time:.0}"),
+        Some(time) if time >= 10.0 => format!("{time:.1}"),
+        Some(time) => format!("{time:.2}"),
+    }
+}
+
+fn times(ratio: Option<f64>) -> String {
+    match ratio {
+        None => "-".to_owned(),
+        Some(ratio) if ratio >= 10.0 => format!("{ratio:.0}×"),
+        Some(ratio) => format!("{ratio:.2}×"),
+    }
+}
+
+/// The cells of a row: name, instructions, and per thing that is timed both times and the ratio.
+fn cells(row: &Row, with_peer: bool) -> Vec<String> {
+    let mut cells = vec![row.name.clone(), row.instructions.to_string()];
+    for what in 0..TIMES.len() {
+        cells.push(microseconds(row.ours.time(what)));
+        if with_peer {
+            cells.push(microseconds(row.theirs.time(what)));
+            cells.push(times(ratio(row, what)));
+        }
+    }
+    cells
+}
+
+fn head(with_peer: bool) -> Vec<String> {
+    let mut head = vec!["program".to_owned(), "instructions".to_owned()];
+    for (name, _, _) in TIMES {
+        head.push(name.to_owned());
+        if with_peer {
+            head.extend(["C++".to_owned(), "ratio".to_owned()]);
+        }
+    }
+    head
+}
+
+fn plain_table(rows: &[Row], with_peer: bool) -> Table {
+    let mut table = Table::new();
+    table.set_header(head(with_peer));
+    for row in rows {
+        table.add_row(cells(row, with_peer));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn document(rows: &[Row], options: &Options) -> String {
+    let mut text = format!(
+        "\
+# Beside the C++ runtime
+
+Written by `cargo xtask bench --peer`. Both sides ran on one machine in turns, {} times each; these are medians of the medians,
+in microseconds. A ratio says how many times as long the C++ runtime takes: above 1 we are faster, below 1 we lose. {}.
+
+The C++ side is the released wheel of version 1.5.1, with its optimized kernels and XNNPACK, one thread, FlatBuffer verification on;
+times are taken in C++. Ours is `et bench`, one thread, a release build; it verifies and validates always. Loading a program there
+includes opening the file, and here it does not. Programs on devices use a simulated one here and a stand-in there, so their times say
+nothing about a GPU. Each side makes up its inputs.
+
+",
+        options.rounds,
+        machine()
+    );
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let names = head(true);
+    text += &line(names.clone());
+    text += &line(names.iter().map(|_| "---".to_owned()).collect());
+    for row in rows {
+        text += &line(cells(row, true));
+    }
+    text += &memory(rows);
+    text += &losses(rows);
+    for row in rows {
+        for (side, problem) in [("here", &row.ours.problem), ("there", &row.theirs.problem)] {
+            if let Some(problem) = problem {
+                text += &format!("\n{} does not run {side}: {problem}\n", row.name);
+            }
+        }
+    }
+    text
+}
+
+fn memory(rows: &[Row]) -> String {
+    let mut text = "
+## Memory
+
+Planned bytes are the program's own. Of memory in use only what each side can tell: ours is the most that the whole process ever had, code
+included, after all of the measuring; theirs is what the process grew by from before the load to after the first call, since it has a Python in it.
+
+| program | planned, ours | planned, C++ | peak of our process | growth of theirs |
+| --- | --- | --- | --- | --- |
+"
+    .to_owned();
+    let kib = |bytes: Option<u64>| {
+        bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{} KiB", bytes / 1024))
+    };
+    let bytes =
+        |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
+    for row in rows {
+        let (ours, theirs) = (&row.ours, &row.theirs);
+        let planned = [bytes(ours.planned), bytes(theirs.planned)].join(" | ");
+        text += &format!(
+            "| {} | {planned} | {} | {} |\n",
+            row.name,
+            kib(ours.memory),
+            kib(theirs.memory)
+        );
+    }
+    text
+}
+
+/// Everything that the other side does faster.
+fn losses(rows: &[Row]) -> String {
+    let mut text = "\n## Where we lose\n\n".to_owned();
+    let mut any = false;
+    for row in rows {
+        for (what, (name, _, _)) in TIMES.iter().enumerate() {
+            if let Some(ratio) = ratio(row, what).filter(|ratio| *ratio < 1.0) {
+                any = true;
+                text += &format!(
+                    "- {}: {name} takes {:.2} times as long\n",
+                    row.name,
+                    1.0 / ratio
+                );
+            }
+        }
+    }
+    if !any {
+        text += "Nowhere in this table.\n";
+    }
+    text
+}
+
+/// Processor and cores, as Linux tells them.
+fn machine() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or("unknown").to_owned();
+    let (name, system) = (name.unwrap_or("unknown processor"), std::env::consts::OS);
+    format!(
+        "The machine: {name}, {cores} cores, {system}; load average at the end of the run {load}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(ours: f64, theirs: f64) -> Row {
+        let side = |time| Side {
+            times: [vec![time], vec![time], vec![time]],
+            ..Side::default()
+        };
+        Row {
+            name: "add".to_owned(),
+            instructions: 1,
+            ours: side(ours),
+            theirs: side(theirs),
+        }
+    }
+
+    #[test]
+    fn medians_are_times_that_were_measured() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0]), Some(1.0));
+    }
+
+    #[test]
+    fn what_takes_longer_here_is_listed_as_lost() {
+        assert!(losses(&[row(1.0, 2.0)]).contains("Nowhere"));
+        let lost = losses(&[row(3.0, 2.0)]);
+        assert!(
+            lost.contains("- add: execute takes 1.50 times as long"),
+            "{lost}"
+        );
+    }
+
+    #[test]
+    fn a_side_without_numbers_has_no_ratio() {
+        let mut row = row(1.0, 2.0);
+        assert_eq!(cells(&row, true)[2..5], ["1.00", "2.00", "2.00×"]);
+        row.theirs = Side::default();
+        assert_eq!(cells(&row, true)[2..5], ["1.00", "-", "-"]);
+    }
+
+    #[test]
+    fn fast_programs_run_more_often() {
+        assert_eq!(iterations(None, 0.3), 20);
+        assert_eq!(iterations(Some(1000.0), 0.3), 300);
+        assert_eq!(iterations(Some(1e9), 0.3), 10);
+    }
+}
