@@ -10,11 +10,14 @@ use super::greedy::greedy;
 use super::instance::Instance;
 use super::limits::{Limits, Meter, Progress, Stop};
 use super::plan::{Plan, validate};
-use super::portfolio::sweep;
+use super::portfolio::{dives, sweep};
 use super::search::{Outcome, Search};
 
 /// Lists longer than this (entries per block) are not made, and the block is not searched.
 const MOST_ENTRIES: usize = 1 << 25;
+
+/// Blocks of so many items take long to search even once.
+const LARGE: u64 = 600;
 
 /// The best plan that a search found, and what it proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,12 +228,37 @@ impl Arena {
             neighbours.clone(),
         );
         let mut search = Search::new(&columns, &members, &neighbours);
+        self.dive(number, &mut search, meter)?;
         for round in 0.. {
             let target = self.target(number);
             if self.is_low(number) || self.attempt(number, &mut search, target, round, meter)? {
                 return Ok(());
             }
             self.bisect(number, &mut search, round, meter)?;
+        }
+        Ok(())
+    }
+
+    /// Lowers the plan of a block that is large, for which the goal is far away: down the tree without much of a way back.
+    fn dive(
+        &mut self,
+        number: usize,
+        search: &mut Search<'_>,
+        meter: &mut Meter<'_>,
+    ) -> Result<(), Stop> {
+        if search.item_count() < LARGE {
+            return Ok(());
+        }
+        for rule in dives() {
+            let capacity = self.parts[number].height - 1;
+            if self.is_low(number) {
+                break;
+            }
+            let share = 2 * search.item_count();
+            if let Outcome::Found(offsets) = search.run(capacity, &rule, share, meter)? {
+                self.parts[number].accept(offsets);
+            }
+            self.report(meter)?;
         }
         Ok(())
     }

@@ -30,6 +30,22 @@ const NOISE: [f64; 6] = [0.0, 0.2, 1.0, 0.05, 0.4, 0.1];
 const FIRST_SHARE: u64 = 500;
 const ROUNDS_PER_SHARE: u32 = 4;
 
+/// Rules that find a good plan if they find any, at the first attempt.
+pub(super) fn dives() -> impl Iterator<Item = Rule> {
+    let floors = [
+        (Pick::Floor, Prefer::WallThenArea),
+        (Pick::Floor, Prefer::Area),
+        (Pick::Floor, Prefer::Length),
+        (Pick::FloorThenSlack, Prefer::Size),
+    ];
+    floors.into_iter().map(|(pick, prefer)| Rule {
+        pick,
+        prefer,
+        noise: 0.0,
+        seed: 0,
+    })
+}
+
 /// Runs all rules once at one capacity. Rounds count from 0; later ones look deeper, and elsewhere.
 pub(super) fn sweep(
     search: &mut Search<'_>,
