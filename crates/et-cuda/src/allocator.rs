@@ -77,7 +77,8 @@ impl CudaAllocator {
         Ok(self.state(index)?.live_blocks())
     }
 
-    /// Gives unused memory of a device's pool back to the system, down to `keep_bytes`.
+    /// Gives unused memory of a device's pool back to the system, down to `keep_bytes`. Waits for the uses of blocks that
+    /// were given back, except for those that went back on a stream of the caller's.
     ///
     /// # Errors
     /// As for [`statistics`](Self::statistics).

@@ -40,6 +40,17 @@ impl Block {
         self.uses.is_empty()
     }
 
+    /// Waits until its uses are over, on whichever device they are; whether that is known of all of them.
+    pub(crate) fn settle(&self) -> bool {
+        self.uses.iter().all(|event| event.settle())
+    }
+
+    /// Whether it holds the bytes of `part`, where it starts at `start`. Its end is not inside of it.
+    fn holds(&self, start: DevicePtr, part: DeviceSpan) -> bool {
+        let offset = part.base().get().checked_sub(start.get());
+        offset.is_some_and(|offset| offset < self.nbytes && part.len() <= self.nbytes - offset)
+    }
+
     fn forget_what_is_over(&mut self, current: &Current<'_>) {
         // A use of which the driver does not know stays, and is waited for in the end.
         self.uses
@@ -83,7 +94,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// Has the free of the block that holds `part` wait for `event`; whether there is such a block.
+    /// Has the free of the block that holds all of `part` wait for `event`; whether there is such a block.
     pub(crate) fn add_use(
         &self,
         current: &Current<'_>,
@@ -92,7 +103,7 @@ impl Blocks {
     ) -> bool {
         let mut inner = self.lock();
         let below = inner.live.range_mut(..=part.base()).next_back();
-        let holder = below.filter(|(start, block)| part.base().get() - start.get() < block.nbytes);
+        let holder = below.filter(|(start, block)| block.holds(**start, part));
         let found = holder.map(|(_, block)| block.add_use(current, Arc::clone(event)));
         found.is_some()
     }

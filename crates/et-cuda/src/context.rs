@@ -82,7 +82,8 @@ impl Context {
 
     /// Like [`Context::enter`], also after a fault: for giving things back as far as that goes.
     pub(crate) fn enter_anyway(&self) -> Result<Current<'_>, DeviceError> {
-        // What cannot be given back now never will be, so one refusal is not the end.
+        // The driver may answer either call with the status of work that somebody queued earlier, which says nothing of
+        // the call and is told once. A second refusal is the call's own. What is not given back now never will be.
         self.make_current().or_else(|_| self.make_current())
     }
 

@@ -117,6 +117,7 @@ impl DeviceState {
         // Frees that are still queued would keep their memory in the pool.
         let current = self.context.enter()?;
         self.memory.id().synchronize(&current)?;
+        self.retired.id().synchronize(&current)?;
         self.reap(&current);
         self.pool
             .as_ref()
@@ -167,7 +168,10 @@ impl Drop for DeviceState {
             // Queued frees run before their pool and context go. After a fault nothing runs any more.
             let _ = self.memory.id().settle(&current);
             let _ = self.retired.id().settle(&current);
-            self.deferred.drain(&current);
+            if !self.deferred.drain(&current) {
+                // Another device may still use a block, so its memory must not go with the context.
+                std::mem::forget(Arc::clone(&self.context));
+            }
         }
     }
 }

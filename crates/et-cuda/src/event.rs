@@ -36,12 +36,9 @@ impl CudaEvent {
         self.0.wait(&self.0.context.enter()?)
     }
 
-    /// Waits for the sake of memory that is about to go; whether nothing uses it any more.
+    /// See [`Event::settle`].
     pub(crate) fn settle(&self) -> bool {
-        let Ok(current) = self.0.context.enter_anyway() else {
-            return false;
-        };
-        self.0.wait(&current).is_ok() || current.settle()
+        self.0.settle()
     }
 }
 
@@ -104,6 +101,15 @@ impl Event {
         // SAFETY: the event is live.
         self.context
             .check(unsafe { current.driver().event_synchronize(self.handle) })
+    }
+
+    /// Waits for the sake of memory that is about to go; whether nothing before it uses that any more. If the driver
+    /// cannot say so, all of the event's device is waited for.
+    pub(crate) fn settle(&self) -> bool {
+        let Ok(current) = self.context.enter_anyway() else {
+            return false;
+        };
+        self.wait(&current).is_ok() || current.settle()
     }
 }
 

@@ -60,19 +60,15 @@ impl PinnedBuffer {
             PinnedKind::WriteCombined => WRITE_COMBINED,
         };
         let current = context.enter()?;
-        let refused = current.check(Status {
-            operation: "cuMemHostAlloc",
-            code: OUT_OF_MEMORY,
-        });
         if isize::try_from(nbytes).is_err() {
             // More than a slice can have; no machine has it.
-            return refused.map(|()| buffer);
+            return Err(refusal(context));
         }
         let mut place: *mut c_void = std::ptr::null_mut();
         // SAFETY: a context is current as long as `current` lives, which `Context::enter` saw to.
         current.check(unsafe { current.driver().host_alloc(&mut place, nbytes, flags) })?;
         let Some(bytes) = NonNull::new(place.cast::<u8>()) else {
-            return refused.map(|()| buffer);
+            return Err(refusal(context));
         };
         (buffer.bytes, buffer.nbytes) = (bytes, nbytes);
         context
@@ -101,6 +97,16 @@ impl PinnedBuffer {
         // SAFETY: within the allocation, by the line above.
         unsafe { self.bytes.add(offset) }.as_ptr()
     }
+}
+
+/// That there is not so much memory, as the driver would put it.
+#[cold]
+fn refusal(context: &Context) -> DeviceError {
+    let status = Status {
+        operation: "cuMemHostAlloc",
+        code: OUT_OF_MEMORY,
+    };
+    status.error(context.device, context.driver.name_of(status))
 }
 
 impl Deref for PinnedBuffer {

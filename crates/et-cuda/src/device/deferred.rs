@@ -30,16 +30,17 @@ impl Deferred {
         });
     }
 
-    /// Frees all of them, after waiting.
-    pub(super) fn drain(&self, current: &Current<'_>) {
-        let waiting = |block: &Block| block.uses.iter().any(|event| event.wait(current).is_err());
-        if self.lock().iter().any(waiting) && !current.settle() {
-            return;
-        }
+    /// Frees them, each after waiting for its own uses; whether those of all are over. A block of which that cannot be
+    /// known is not freed.
+    pub(super) fn drain(&self, current: &Current<'_>) -> bool {
+        let mut all_over = true;
         self.lock().retain(|block| {
-            // SAFETY: kept by its last owner, and its uses were waited for.
-            unsafe { free(current, block) }.is_err()
+            let over = block.settle();
+            all_over &= over;
+            // SAFETY: kept by its last owner, and its uses are over.
+            !(over && unsafe { free(current, block) }.is_ok())
         });
+        all_over
     }
 
     /// Bytes that are kept, as they were asked for.

@@ -13,8 +13,9 @@ impl DeviceState {
     /// # Safety
     /// As for [`et_device::DeviceAllocator::deallocate`].
     pub(crate) unsafe fn deallocate(&self, span: DeviceSpan) -> Result<(), DeviceError> {
-        let block = self.take(span)?;
+        // Before the books change: a block that cannot be freed stays known.
         let current = self.context.enter_anyway()?;
+        let block = self.take(span)?;
         // SAFETY: taken out of the books just now, so nobody else frees it; but for the uses that its events stand for,
         // nothing uses it, by the contract.
         unsafe { self.release(&current, block, None) }
@@ -27,8 +28,8 @@ impl DeviceState {
         span: DeviceSpan,
         stream: StreamHandle,
     ) -> Result<(), DeviceError> {
-        let block = self.take(span)?;
         let current = self.context.enter_anyway()?;
+        let block = self.take(span)?;
         // SAFETY: a live stream, by the contract.
         let stream = match unsafe { StreamId::of_caller(&current, stream) } {
             Ok(stream) => stream,

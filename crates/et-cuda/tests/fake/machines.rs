@@ -1,5 +1,6 @@
 //! Other machines: no device, a stub, an old driver, no pools.
 
+use crate::no_pools::WithoutPools;
 use crate::support::{Block, ForeignStream, cuda, index, pattern, pinned};
 use et_cuda::{CudaAllocator, DriverError, probe};
 use et_device::{DeviceAllocator, DeviceError, StreamHandle};
@@ -278,7 +279,7 @@ fn a_symbol_for_comfort_may_be_missing() {
 #[test]
 fn a_device_without_pools_works_on_plain_blocks() {
     let devices = fakecuda::devices(fakecuda::device_count());
-    fakecuda::set_pools(false);
+    let _guard = WithoutPools::new();
     {
         let ordinal = devices[0].ordinal();
         let allocator = CudaAllocator::new();
@@ -297,5 +298,4 @@ fn a_device_without_pools_works_on_plain_blocks() {
         block.free_on(stream.handle()).unwrap();
         assert_eq!(devices[0].violations(), "");
     }
-    fakecuda::set_pools(true);
 }

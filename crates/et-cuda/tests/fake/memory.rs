@@ -1,14 +1,18 @@
 //! Running out of memory, poisoned devices, contexts, and what is left at the end.
 
+use crate::faults::elsewhere;
+use crate::streams::alone;
 use crate::support::{
     Block, ForeignStream, cuda, current_context, index, request, without_context,
 };
 use et_cuda::{CudaAllocator, CudaOptions};
-use et_device::{Alignment, DeviceAllocator, DeviceError};
+use et_device::{Alignment, DeviceAllocator, DeviceError, StreamHandle};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const ALLOCATE: &str = "cuMemAllocFromPoolAsync";
 const POISON: u32 = 700;
+/// The calls by which a context becomes current.
+const ENTERING: [&str; 2] = ["cuCtxGetCurrent", "cuCtxPushCurrent_v2"];
 
 /// How an allocation ends when the driver is out of memory `times` times in a row.
 fn outcome_after(times: u64, options: CudaOptions) -> Result<(), DeviceError> {
@@ -86,6 +90,73 @@ fn what_other_owners_need_is_given_back_by_trimming() {
     assert!(two.allocate(&request(device.ordinal(), 1 << 20)).is_err());
     one.trim(index(device.ordinal()), 0).unwrap();
     Block::new(&two, device.ordinal(), 1 << 20).unwrap();
+}
+
+/// Also what waits for its uses is given back: trimming waits with it.
+#[test]
+fn trimming_reaches_blocks_that_were_freed_behind_uses() {
+    let devices = alone();
+    let ordinal = devices[0].ordinal();
+    let allocator = CudaAllocator::new();
+    let stream = ForeignStream::of(ordinal);
+    let (a, b) = (
+        Block::new(&allocator, ordinal, 1 << 20).unwrap(),
+        Block::new(&allocator, ordinal, 1 << 20).unwrap(),
+    );
+    b.copy_from_on(&a, stream.handle()).unwrap();
+    for block in [a, b] {
+        block.record_use(stream.handle()).unwrap();
+        block.free().unwrap();
+    }
+    allocator.trim(index(ordinal), 0).unwrap();
+    let statistics = allocator.statistics(index(ordinal)).unwrap();
+    assert_eq!(statistics.pool_reserved_bytes, 0);
+    assert_eq!(devices[0].violations(), "");
+}
+
+/// A driver that may hand out the status of somebody's earlier work does so once.
+#[test]
+fn a_status_of_earlier_work_does_not_keep_a_block_from_going_back() {
+    let devices = alone();
+    let ordinal = devices[0].ordinal();
+    for call in ENTERING {
+        let allocator = CudaAllocator::new();
+        let block = Block::new(&allocator, ordinal, 8).unwrap();
+        fakecuda::fail_everywhere(call, 0, 1, fakecuda::UNKNOWN);
+        let freed = block.free();
+        fakecuda::clear_everywhere();
+        assert_eq!(freed, Ok(()), "{call}");
+    }
+}
+
+/// What could not be given back is still in the books, and its memory stays.
+#[test]
+fn a_block_stays_known_when_its_device_cannot_be_reached() {
+    const NAME: &str = "memory::a_block_stays_known_when_its_device_cannot_be_reached";
+    elsewhere(NAME, || {
+        let mut devices = alone();
+        devices[0].allow_leftovers();
+        let ordinal = devices[0].ordinal();
+        for (call, queued) in ENTERING.iter().flat_map(|c| [(*c, false), (*c, true)]) {
+            let allocator = CudaAllocator::new();
+            let block = Block::new(&allocator, ordinal, 8).unwrap();
+            let span = block.span();
+            let before = (devices[0].stats().live_allocs, devices[0].stats().ctx_refs);
+            fakecuda::fail_everywhere(call, 0, 2, fakecuda::UNKNOWN);
+            let freed = match queued {
+                true => block.free_on(StreamHandle::from_raw(0)),
+                false => block.free(),
+            };
+            fakecuda::clear_everywhere();
+            assert!(freed.is_err(), "{call}");
+            assert_eq!(allocator.live_blocks(index(ordinal)).unwrap(), [span]);
+            let statistics = allocator.statistics(index(ordinal)).unwrap();
+            assert_eq!((statistics.live_blocks, statistics.frees), (1, 0), "{call}");
+            drop(allocator);
+            let after = (devices[0].stats().live_allocs, devices[0].stats().ctx_refs);
+            assert_eq!(after, before, "{call}");
+        }
+    });
 }
 
 #[test]

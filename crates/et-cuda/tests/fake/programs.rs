@@ -1,6 +1,7 @@
 //! Random programs over several streams and devices, against a model of what every block holds.
 
 use crate::faults::elsewhere;
+use crate::no_pools::WithoutPools;
 use crate::schedules::run_out;
 use crate::staging::with_chunks_of;
 use crate::streams::alone;
@@ -309,7 +310,7 @@ impl Drop for Program<'_> {
 fn random_programs_read_what_they_wrote_under_random_schedules() {
     for pools in [true, false] {
         let devices = alone();
-        fakecuda::set_pools(pools);
+        let guard = (!pools).then(WithoutPools::new);
         for seed in 0..PROGRAMS {
             fakecuda::schedule(seed);
             let allocator = with_chunks_of(100);
@@ -323,7 +324,7 @@ fn random_programs_read_what_they_wrote_under_random_schedules() {
             }
         }
         fakecuda::schedule(0);
-        fakecuda::set_pools(true);
+        drop(guard);
         devices.iter().for_each(run_out);
     }
 }

@@ -1,6 +1,7 @@
 //! Every order in which queued work may run: the fake driver draws one per seed.
 
 use crate::faults::elsewhere;
+use crate::no_pools::WithoutPools;
 use crate::staging::with_chunks_of;
 use crate::streams::alone;
 use crate::support::{Block, ForeignStream, index, pattern, pinned};
@@ -98,11 +99,10 @@ fn no_schedule_loses_a_byte_even_if_pageable_copies_run_late() {
 #[test]
 fn no_schedule_loses_a_byte_without_pools() {
     let devices = alone();
-    fakecuda::set_pools(false);
+    let _guard = WithoutPools::new();
     let problems: Vec<String> = (0..SCHEDULES)
         .filter_map(|s| problem(&devices, s))
         .collect();
-    fakecuda::set_pools(true);
     assert!(problems.is_empty(), "{}: {}", problems.len(), problems[0]);
 }
 

@@ -4,7 +4,7 @@ use crate::faults::elsewhere;
 use crate::streams::alone;
 use crate::support::{Block, ForeignStream, index, pattern};
 use et_cuda::CudaAllocator;
-use et_device::{DeviceAllocator, StreamHandle};
+use et_device::{DeviceAllocator, DevicePtr, DeviceSpan, StreamHandle};
 
 /// Copies a block on a stranger's stream and gives it back at once; what the fake driver says about that.
 fn give_back_under_a_copy(device: &fakecuda::Device, tell: bool) -> String {
@@ -146,8 +146,26 @@ fn uses_of_nobodys_block_are_an_error() {
     let told = |part| unsafe { allocator.record_use(part, index(device.ordinal()), on) };
     told(block.span()).unwrap();
     told(block.span().subspan(63, 1).unwrap()).unwrap();
-    let end = block.span().subspan(64, 0).unwrap();
-    assert_eq!(told(end).unwrap_err().id(), "device.unknown-block");
+    told(block.span().subspan(0, 64).unwrap()).unwrap();
+    let base = block.span().base();
+    let beyond = |offset, nbytes| {
+        let start = DevicePtr::new(base.get() + offset).unwrap();
+        DeviceSpan::new(start, nbytes).unwrap()
+    };
+    let reach = u64::MAX - base.get();
+    let outside = [
+        (64, 0),
+        (64, 1),
+        (63, 2),
+        (0, 65),
+        (1, 64),
+        (0, reach),
+        (63, 0x1_0000_0000),
+    ];
+    for (offset, nbytes) in outside {
+        let error = told(beyond(offset, nbytes)).unwrap_err();
+        assert_eq!(error.id(), "device.unknown-block", "{nbytes} at {offset}");
+    }
     // SAFETY: as above.
     let error = unsafe { stranger.record_use(block.span(), index(device.ordinal()), on) };
     assert_eq!(error.unwrap_err().id(), "device.unknown-block");
