@@ -37,6 +37,13 @@ struct Piece {
     nbytes: usize,
 }
 
+/// A piece to which the device copies.
+struct Copied {
+    piece: Piece,
+    /// Behind that copy.
+    done: Arc<Event>,
+}
+
 impl Staging {
     pub(crate) fn new(chunk: NonZeroUsize) -> Self {
         Staging {
@@ -95,7 +102,7 @@ impl Staging {
         let mut ring = self.lock();
         let ring = open(&mut ring, context, self.chunk)?;
         let mut at = src;
-        let mut behind: Option<(Piece, &mut [u8])> = None;
+        let mut behind: Option<(Copied, &mut [u8])> = None;
         let mut parts = dst.chunks_mut(self.chunk.get());
         let outcome = parts
             .try_for_each(|part| {
@@ -103,15 +110,15 @@ impl Staging {
                 // SAFETY: the source by this function's contract; the piece is not used before its event says so.
                 unsafe { stream.copy_out(current, ring.place(piece), at, part.len())? };
                 at += part.len() as u64;
-                ring.use_until(piece, context, current, stream)?;
+                let done = ring.use_until(piece, context, current, stream)?;
                 // The device works on this part while the host takes the one before.
-                match behind.replace((piece, part)) {
-                    Some((piece, part)) => ring.take(current, piece, part),
+                match behind.replace((Copied { piece, done }, part)) {
+                    Some((copied, part)) => ring.take(current, &copied, part),
                     None => Ok(()),
                 }
             })
             .and_then(|()| match behind.take() {
-                Some((piece, part)) => ring.take(current, piece, part),
+                Some((copied, part)) => ring.take(current, &copied, part),
                 None => Ok(()),
             });
         settled(outcome, current, stream)
@@ -204,20 +211,17 @@ impl Ring {
         Ok(event)
     }
 
-    /// Waits for the copies that use a piece's chunk, and takes the piece's bytes.
+    /// Waits for the copy to a piece, and for no other, and takes its bytes.
     fn take(
-        &mut self,
+        &self,
         current: &Current<'_>,
-        piece: Piece,
+        copied: &Copied,
         to: &mut [u8],
     ) -> Result<(), DeviceError> {
-        let chunk = &self.chunks[piece.chunk];
-        for event in &chunk.uses {
-            event.wait(current)?;
-        }
-        debug_assert_eq!(to.len(), piece.nbytes);
-        let place = self.place(piece);
-        // SAFETY: set aside with this length; the copy to it is done, as its event is among those waited for.
+        copied.done.wait(current)?;
+        debug_assert_eq!(to.len(), copied.piece.nbytes);
+        let place = self.place(copied.piece);
+        // SAFETY: set aside with this length; the copy to it is done, as its event was waited for.
         unsafe { std::ptr::copy_nonoverlapping(place, to.as_mut_ptr(), to.len()) };
         Ok(())
     }

@@ -84,6 +84,31 @@ fn small_copies_do_not_wait_for_each_other() {
     drop(blocks);
 }
 
+/// The uploads of other streams may wait for whatever they like, also for the host that waits here.
+#[test]
+fn a_download_waits_for_no_other_stream() {
+    let devices = alone();
+    let ordinal = devices[0].ordinal();
+    for chunk in [1000, 60] {
+        let allocator = with_chunks_of(chunk);
+        let (slow, fast) = (ForeignStream::of(ordinal), ForeignStream::of(ordinal));
+        let (a, b) = (
+            Block::new(&allocator, ordinal, 50).unwrap(),
+            Block::new(&allocator, ordinal, 50).unwrap(),
+        );
+        b.write(&pattern(50, 2)).unwrap();
+        a.upload_staged(&pattern(50, 1), slow.handle()).unwrap();
+        let pending = devices[0].stats().pending_ops;
+        assert_eq!(pending, 2, "a copy and its event");
+        let mut back = vec![0; 50];
+        b.download_staged(&mut back, fast.handle()).unwrap();
+        assert_eq!(back, pattern(50, 2));
+        assert_eq!(devices[0].stats().pending_ops, pending, "chunks of {chunk}");
+        slow.wait();
+        assert_eq!(a.read().unwrap(), pattern(50, 1));
+    }
+}
+
 #[test]
 fn threads_share_a_ring() {
     let device = fakecuda::device();
