@@ -239,14 +239,15 @@ impl Arena {
         Ok(())
     }
 
-    /// Lowers the plan of a block that is large, for which the goal is far away: down the tree without much of a way back.
+    /// Lowers the plan of a block by going down the tree without much of a way back. For large blocks, and where the goal may
+    /// be out of reach, so that there is something to show whenever the search ends.
     fn dive(
         &mut self,
         number: usize,
         search: &mut Search<'_>,
         meter: &mut Meter<'_>,
     ) -> Result<(), Stop> {
-        if search.item_count() < LARGE {
+        if search.item_count() < LARGE && self.enough.is_some() {
             return Ok(());
         }
         for rule in dives() {
