@@ -95,8 +95,8 @@ impl Kernel {
         self
     }
 
-    /// The same, saying that a run does nothing but write its last argument, and the same whenever the other arguments are
-    /// the same: where those never change, once is enough.
+    /// The same, saying that a run does nothing but write its last argument, the same whenever the other arguments are the
+    /// same, in a time that grows as their bytes do: where they never change, once is enough, when the method is loaded.
     #[must_use]
     pub const fn pure(mut self) -> Self {
         self.is_pure = true;

@@ -33,7 +33,8 @@ pub struct ValueTable {
     attached: bool,
     interrupt: Interrupt,
     views: RefCell<Vec<ValueIndex>>,
-    /// Bytes that kernels may still keep; see [`PrepareContext::may_keep`].
+    /// Bytes that kernels may keep in all, and how many more those are than they keep; see [`PrepareContext::may_keep`].
+    allowed: u64,
     allowance: Cell<u64>,
 }
 
@@ -48,6 +49,7 @@ impl ValueTable {
             attached: true,
             interrupt: Interrupt::default(),
             views: RefCell::new(Vec::new()),
+            allowed: 0,
             allowance: Cell::new(0),
         }
     }
@@ -370,12 +372,18 @@ impl ValueTable {
 
     /// Lets kernels keep `nbytes` bytes in their states; see [`PrepareContext::may_keep`]. At first they may keep none.
     pub fn allow(&mut self, nbytes: u64) {
+        self.allowed = nbytes;
         self.allowance.set(nbytes);
     }
 
-    /// Bytes that kernels may still keep.
-    pub fn allowance(&self) -> u64 {
-        self.allowance.get()
+    /// Bytes that kernels keep of what they made of constants, the tensors that were [fixed](Self::fix) among them.
+    pub fn kept_nbytes(&self) -> u64 {
+        self.allowed - self.allowance.get()
+    }
+
+    /// Bytes of scratch memory.
+    pub fn scratch_nbytes(&self) -> u64 {
+        self.memory.temp.capacity()
     }
 
     /// Lets `fill` write tensor `index` for good: it gets memory of its own and is the same in every run from then on. On an
