@@ -31,6 +31,9 @@ pub(crate) type InitialisedSlots = BTreeSet<(u32, u64)>;
 /// How many programs may be nested in each other.
 const MAX_DEPTH: u32 = 8;
 
+/// How many times what kernels may keep is read at load at most, so that no program makes loading long.
+const READINGS: u64 = 16;
+
 /// Bytes that kernels may keep in a method of few constants.
 const KEPT_ANYWAY: u64 = 64 * 1024;
 
@@ -165,6 +168,7 @@ fn load(
         plain: Vec::new(),
         uploaded: BTreeMap::new(),
         constants: BTreeMap::new(),
+        reading: 0,
     };
     let map = &environment.device_map;
     let own = [
@@ -270,6 +274,8 @@ struct Loader<'a> {
     uploaded: BTreeMap<(ConstantKey, Device), ValueIndex>,
     /// Bytes of each constant on the host.
     constants: BTreeMap<ConstantKey, u64>,
+    /// Bytes that instructions which are done at load may still read.
+    reading: u64,
 }
 
 impl Loader<'_> {
@@ -282,7 +288,9 @@ impl Loader<'_> {
     ) -> Result<Steps, Error> {
         self.values()?;
         let delegates = self.delegates(backends, limits)?;
-        self.table.allow(self.allowance(limits));
+        let allowance = self.allowance(limits);
+        self.table.allow(allowance);
+        self.reading = allowance.saturating_mul(READINGS);
         let steps = self.steps(kernels, delegates)?;
         self.allocate_internal()?;
         Ok(steps)

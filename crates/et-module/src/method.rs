@@ -141,6 +141,16 @@ impl Method {
         self.table.planned()
     }
 
+    /// Bytes that operators keep of what they made of constants at load, such as weights in another order.
+    pub fn kept_nbytes(&self) -> u64 {
+        self.table.kept_nbytes()
+    }
+
+    /// Bytes of scratch memory that operators have taken so far.
+    pub fn scratch_nbytes(&self) -> u64 {
+        self.table.scratch_nbytes()
+    }
+
     /// Sets input `index` to a copy of `value`. It stays set for later runs, unless the program overwrites it.
     ///
     /// A tensor is copied to the device that the input is on, from wherever it is, and into the input's dimension order.

@@ -48,9 +48,8 @@ mod tests;
 
 use et_kernel::{Kernel, KernelRegistry};
 
-/// The operators' tables, by family. Those of all but one family do nothing but write what they compute.
-const FAMILIES: &[&[Kernel]] = &[
-    prim::KERNELS,
+/// The tables of operators that take time as their arguments take bytes, by family.
+const PURE: &[&[Kernel]] = &[
     elementwise::arithmetic::KERNELS,
     elementwise::compare::KERNELS,
     elementwise::unary::KERNELS,
@@ -59,23 +58,28 @@ const FAMILIES: &[&[Kernel]] = &[
     index::KERNELS,
     index::ADVANCED_KERNELS,
     join::KERNELS,
-    matmul::KERNELS,
-    norm::KERNELS,
-    pool::KERNELS,
     quant::KERNELS,
-    scan::KERNELS,
-    upsample::KERNELS,
-    conv::KERNELS,
-    reduce::KERNELS,
-    reduce::EXTREME_KERNELS,
     remap::KERNELS,
     select::KERNELS,
     shape::KERNELS,
 ];
 
-const COUNT: usize = count(FAMILIES);
+/// Those of operators that may take longer, or do something else than writing a tensor.
+const OTHERS: &[&[Kernel]] = &[
+    matmul::KERNELS,
+    norm::KERNELS,
+    pool::KERNELS,
+    scan::KERNELS,
+    upsample::KERNELS,
+    conv::KERNELS,
+    prim::KERNELS,
+    reduce::KERNELS,
+    reduce::EXTREME_KERNELS,
+];
 
-static KERNELS: [Kernel; COUNT] = flatten(FAMILIES);
+const COUNT: usize = count(PURE) + count(OTHERS);
+
+static KERNELS: [Kernel; COUNT] = flatten();
 
 #[cfg(feature = "auto-register")]
 et_kernel::link_kernels!("et-ops", &KERNELS);
@@ -106,18 +110,22 @@ const fn count(families: &[&[Kernel]]) -> usize {
     count
 }
 
-const fn flatten(families: &[&[Kernel]]) -> [Kernel; COUNT] {
-    let mut all = [families[0][0]; COUNT];
+const fn flatten() -> [Kernel; COUNT] {
+    let mut all = [PURE[0][0]; COUNT];
     let (mut at, mut family) = (0, 0);
-    while family < families.len() {
+    while family < PURE.len() + OTHERS.len() {
+        let is_pure = family < PURE.len();
+        let kernels = if is_pure {
+            PURE[family]
+        } else {
+            OTHERS[family - PURE.len()]
+        };
         let mut i = 0;
-        while i < families[family].len() {
-            // Operators on numbers write no tensor, and some of them make names for others.
-            let is_prim = family == 0;
-            all[at] = if is_prim {
-                families[family][i]
+        while i < kernels.len() {
+            all[at] = if is_pure {
+                kernels[i].pure()
             } else {
-                families[family][i].pure()
+                kernels[i]
             };
             at += 1;
             i += 1;

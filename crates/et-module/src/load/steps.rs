@@ -216,9 +216,12 @@ impl Loader<'_> {
         };
         let constant =
             (0..arguments.len()).all(|at| arguments[at] == result || context.is_constant(at));
-        if !constant || !context.may_keep(nbytes) {
+        let read = arguments.iter().filter_map(|&value| self.table.meta(value));
+        let read: u64 = read.map(|meta| meta.nbytes() as u64).sum();
+        if !constant || read > self.reading || !context.may_keep(nbytes) {
             return false;
         }
+        self.reading -= read;
         let environment = self.environment;
         let done = self.table.fix(result, |table| {
             Ok(kernel.run()(&mut table.call(
