@@ -2,19 +2,21 @@
 //!
 //! ```text
 //! cargo bench -p et-benches --bench models -- PROGRAM.pte... [--threads 1,2] [--peer TIMES.json] [--seconds 1] [--steps]
+//! cargo bench -p et-benches --bench models -- PROGRAM.pte --memory
 //! ```
 //!
-//! `TIMES.json` is what the C++ runtime's `peer_bench.py` writes for the same programs. `--steps` shows what each operator took.
+//! `TIMES.json` is what the C++ runtime's `peer_bench.py` writes for the same programs. `--steps` shows what each operator took,
+//! `--memory` what a process has in memory at most.
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use et_kernel::{Environment, Event, EventHook, ScalarType, Tensor, TensorMeta, Workers};
-use et_module::{Method, Program, Value};
+use et_benches::{Model, name, steps, us};
+use et_kernel::{Environment, Workers};
 use et_ops as _;
 
 /// What the command line says.
@@ -24,6 +26,7 @@ struct Options {
     peer: Option<PathBuf>,
     seconds: f64,
     steps: bool,
+    memory: bool,
 }
 
 impl Options {
@@ -34,6 +37,7 @@ impl Options {
             peer: None,
             seconds: 1.0,
             steps: false,
+            memory: false,
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
@@ -49,6 +53,7 @@ impl Options {
                 }
                 "--peer" => options.peer = Some(value().into()),
                 "--steps" => options.steps = true,
+                "--memory" => options.memory = true,
                 _ => options.programs.push(word.into()),
             }
         }
@@ -56,108 +61,10 @@ impl Options {
     }
 }
 
-/// Adds up the time of each operator's instructions.
-#[derive(Default)]
-struct Clock(Mutex<Reading>);
-
-#[derive(Default)]
-struct Reading {
-    begun: Option<(String, Instant)>,
-    /// Per instruction: its operator, and the shortest time it took.
-    steps: BTreeMap<usize, (String, Duration)>,
-}
-
-impl EventHook for Clock {
-    fn event(&self, event: &Event<'_>) {
-        let mut reading = self.0.lock().expect("no thread panics with the lock");
-        match event {
-            Event::StepBegin { name, .. } => {
-                reading.begun = Some(((*name).to_owned(), Instant::now()));
-            }
-            Event::StepEnd { instruction, .. } => {
-                if let Some((name, begin)) = reading.begun.take() {
-                    let took = begin.elapsed();
-                    let step = reading.steps.entry(*instruction).or_insert((name, took));
-                    step.1 = step.1.min(took);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// A loaded method and its inputs, which a run may overwrite.
-struct Model {
-    method: Method,
-    inputs: Vec<(usize, Value)>,
-}
-
-impl Model {
-    fn load(path: &Path, environment: &Environment) -> Self {
-        let program = Program::open(path).expect("the program is valid");
-        let method = program
-            .load_method("forward", environment)
-            .expect("the method loads");
-        let inputs = (0..method.num_inputs()).filter_map(|index| {
-            let tensor = method.meta().input(index).expect("in range").tensor?;
-            Some((index, made_up(tensor.meta).into()))
-        });
-        Self {
-            inputs: inputs.collect(),
-            method,
-        }
-    }
-
-    /// How long one run takes, without the copying of inputs.
-    fn run(&mut self) -> Duration {
-        for (index, input) in &self.inputs {
-            self.method.set_input(*index, input).expect("it fits");
-        }
-        let begin = Instant::now();
-        self.method.execute().expect("the program runs");
-        begin.elapsed()
-    }
-
-    /// Shortest and median time of a run.
-    fn time(&mut self, seconds: f64) -> (Duration, Duration) {
-        for _ in 0..3 {
-            self.run();
-        }
-        let (end, mut times) = (
-            Instant::now() + Duration::from_secs_f64(seconds),
-            Vec::new(),
-        );
-        while times.len() < 5 || Instant::now() < end {
-            times.push(self.run());
-        }
-        times.sort();
-        (times[0], times[times.len() / 2])
-    }
-}
-
-/// Small fractions, or whole zeros.
-fn made_up(meta: TensorMeta) -> Tensor {
-    let dtype = meta.dtype();
-    let mut tensor = Tensor::zeros(meta).expect("memory for the input");
-    if dtype == ScalarType::Float {
-        let mut seed = 1u32;
-        for x in tensor.as_mut_slice::<f32>().expect("of this type") {
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            *x = (seed >> 8) as f32 / (1 << 23) as f32 - 1.0;
-        }
-    }
-    tensor
-}
-
 fn show_steps(path: &Path, environment: &Environment, seconds: f64) {
-    let clock = Arc::new(Clock::default());
-    let watched = environment
-        .clone()
-        .with_hook(Arc::clone(&clock) as Arc<dyn EventHook>);
-    Model::load(path, &watched).time(seconds);
-    let reading = clock.0.lock().expect("no thread panics with the lock");
+    let steps = steps(path, environment, seconds);
     let mut operators: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
-    for (instruction, (name, took)) in &reading.steps {
+    for (instruction, (name, took)) in &steps {
         println!("  {instruction:5}  {:10.1} us  {name}", us(*took));
         let sum = operators.entry(name).or_default();
         *sum = (sum.0 + 1, sum.1 + *took);
@@ -167,13 +74,31 @@ fn show_steps(path: &Path, environment: &Environment, seconds: f64) {
     }
 }
 
-fn us(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
+/// What a run of a program needs, and the most that this process had in memory beyond what it had before (Linux).
+fn show_memory(path: &Path, environment: &Environment) {
+    let before = resident("VmRSS:");
+    let mut model = Model::load(path, environment);
+    model.time(0.5);
+    let peak = resident("VmHWM:").saturating_sub(before);
+    let method = model.method();
+    let file = std::fs::metadata(path).map_or(0, |file| file.len());
+    let buffers = method.planned_memory().buffers().iter();
+    let planned: u64 = buffers.map(|buffer| buffer.nbytes()).sum();
+    let (kept, scratch) = (method.kept_nbytes(), method.scratch_nbytes());
+    let sum = file + planned + kept + scratch;
+    println!(
+        "{:24} file {file} + planned {planned} + kept {kept} + scratch {scratch} = {sum} bytes; peak {peak}, {:.2} times as many",
+        name(path),
+        peak as f64 / sum as f64
+    );
 }
 
-fn name(path: &Path) -> String {
-    let folder = path.parent().and_then(Path::file_name);
-    folder.unwrap_or_default().to_string_lossy().into_owned()
+/// A line of what the system says of this process's memory, in bytes.
+fn resident(line: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|found| found.strip_prefix(line));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 /// Median times of the C++ runtime, by program and number of threads.
@@ -197,6 +122,10 @@ fn main() {
     let options = Options::read();
     let linked = Environment::linked().expect("no operator is linked twice");
     let peer = options.peer.as_deref().map(peer_times).unwrap_or_default();
+    if options.memory {
+        let paths = options.programs.iter();
+        return paths.for_each(|path| show_memory(path, &linked));
+    }
     println!(
         "{:24} {:>7} {:>12} {:>12} {:>12} {:>8}",
         "program", "threads", "least us", "median us", "C++ us", "C++/ours"
