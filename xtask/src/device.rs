@@ -1,22 +1,25 @@
 //! The CUDA allocator on this machine's GPU: conformance, the driver's answers beside the fake driver's, and speeds.
 
+mod fidelity;
+mod suite;
+
 use crate::{console, process};
 use anyhow::{Context, Result, bail};
 use comfy_table::Table;
+use fidelity::{compare, not_compared};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
+use suite::{MAY_SKIP, Tests};
 
 /// The exit status of `cargo xtask device`, and of the examples that it runs, on a machine without a GPU.
 pub(crate) const NO_DEVICE: u8 = 3;
 
 /// The test binaries of et-cuda that run on any driver.
 const SUITES: [&str; 2] = ["conformance", "suite"];
-/// Answers that differ from machine to machine.
-const OF_THE_MACHINE: [&str; 3] = ["driver's CUDA version", "devices", "name of the first"];
 /// What the hardware gives, in the names of measurements, and what takes its place in ours.
 const BARE: [(&str, &str); 2] = [
     ("bare call on pinned", "pinned"),
@@ -26,7 +29,7 @@ const BARE: [(&str, &str); 2] = [
 /// Which driver.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run on the fake driver, to see that this command works
+    /// Run on the fake driver, which then is compared with nothing
     #[arg(long)]
     fake: bool,
     /// Leave out the measurements
@@ -67,13 +70,24 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let fake = ask(Command::new(&fidelity).env("ET_CUDA_DRIVER", &programs.fake))?;
     let built = begin.elapsed();
 
-    let mut failed = Vec::new();
+    let mut problems = Vec::new();
+    let (driver, may_skip) = match options.fake {
+        true => ("fake", &[][..]),
+        false => ("real", &MAY_SKIP[..]),
+    };
     for (suite, binary) in SUITES.iter().zip(&programs.suites) {
-        let tests = Tests::run(binary, if options.fake { "fake" } else { "real" })?;
+        let tests = Tests::run(binary, driver)?;
         console::line(format_args!("{suite}: {tests}"));
-        failed.extend((!tests.ok).then_some(*suite));
+        problems.extend(
+            tests
+                .problem(may_skip)
+                .map(|what| format!("{suite}: {what}")),
+        );
     }
-    compare(real.as_ref().unwrap_or(&fake), &fake);
+    problems.extend(match &real {
+        Some(real) => compare(real, &fake),
+        None => not_compared(&fake),
+    });
     if let Some(bench) = &programs.bench {
         let mut bench = Command::new(bench);
         if options.fake {
@@ -92,9 +106,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         all.as_secs_f64(),
         run.as_secs_f64()
     ));
-    match failed[..] {
+    match problems[..] {
         [] => Ok(()),
-        _ => bail!("tests of {} fail", failed.join(" and ")),
+        _ => bail!("{}", problems.join("; ")),
     }
 }
 
@@ -175,97 +189,6 @@ fn answers(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What became of a test binary.
-struct Tests {
-    ok: bool,
-    passed: u64,
-    failed: u64,
-    /// Lines by which tests tell what they left out.
-    skipped: Vec<String>,
-}
-
-impl Tests {
-    fn run(binary: &Path, driver: &str) -> Result<Self> {
-        let output = Command::new(binary)
-            .arg("--nocapture")
-            .env("FAKECUDA_DRIVER", driver)
-            .output()
-            .with_context(|| format!("cannot start {}", binary.display()))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let mut tests = Self::read(&text);
-        tests.ok &= output.status.success();
-        if !tests.ok {
-            console::problem(format_args!(
-                "{text}{}",
-                String::from_utf8_lossy(&output.stderr)
-            ));
-        }
-        Ok(tests)
-    }
-
-    fn read(text: &str) -> Self {
-        let count = |what: &str| -> Option<u64> {
-            let result = text
-                .lines()
-                .find(|line| line.starts_with("test result: "))?;
-            let before = result.split_once(what)?.0;
-            before
-                .rsplit([' ', '.', ';'])
-                .find(|word| !word.is_empty())?
-                .parse()
-                .ok()
-        };
-        let skipped = text
-            .lines()
-            .filter_map(|line| Some(line.split_once("skipped: ")?.1.into()));
-        Self {
-            ok: text.contains("test result: ok."),
-            passed: count(" passed").unwrap_or(0),
-            failed: count(" failed").unwrap_or(0),
-            skipped: skipped.collect(),
-        }
-    }
-}
-
-impl fmt::Display for Tests {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            passed,
-            failed,
-            skipped,
-            ..
-        } = self;
-        write!(
-            f,
-            "{passed} passed, {failed} failed, {} skipped",
-            skipped.len()
-        )?;
-        skipped
-            .iter()
-            .try_for_each(|reason| write!(f, " ({reason})"))
-    }
-}
-
-/// The driver's answers beside the fake one's.
-fn compare(driver: &[(String, String)], fake: &[(String, String)]) {
-    let known: BTreeMap<&str, &str> = fake.iter().map(|(q, a)| (q.as_str(), a.as_str())).collect();
-    let mut table = Table::new();
-    table.set_header(["question", "driver", "fake driver", ""]);
-    let mut different = 0;
-    for (question, answer) in driver {
-        let imitated = known.get(question.as_str()).copied().unwrap_or("not asked");
-        let differs = answer != imitated && !OF_THE_MACHINE.contains(&question.as_str());
-        different += usize::from(differs);
-        let mark = if differs { "differs" } else { "" };
-        table.add_row([question.as_str(), answer, imitated, mark]);
-    }
-    console::line(format_args!("\n{}", console::plain(&mut table)));
-    console::line(format_args!(
-        "{} questions, {different} answered otherwise by the fake driver\n",
-        driver.len()
-    ));
-}
-
 /// The measurements, with what the bare calls of the same size take for 100 %.
 fn speeds(figures: &[(String, String)]) {
     let mut table = Table::new();
@@ -306,21 +229,6 @@ mod tests {
         let read = answers("one  question   | an answer\nno answer\nanother | 2 | 3\n");
         let expected = [("one  question", "an answer"), ("another", "2 | 3")];
         assert_eq!(read, expected.map(|(q, a)| (q.to_owned(), a.to_owned())));
-    }
-
-    #[test]
-    fn results_of_tests_are_counted() {
-        let text = "test a ... skipped: one device only\nok\n\
-                    test result: ok. 23 passed; 0 failed; 0 ignored; 0 measured\n";
-        let tests = Tests::read(text);
-        assert_eq!(
-            tests.to_string(),
-            "23 passed, 0 failed, 1 skipped (one device only)"
-        );
-        assert!(tests.ok);
-        let tests = Tests::read("test result: FAILED. 2 passed; 31 failed; 0 ignored\n");
-        assert_eq!((tests.ok, tests.passed, tests.failed), (false, 2, 31));
-        assert!(!Tests::read("").ok);
     }
 
     #[test]
