@@ -2,6 +2,7 @@
 
 pub(crate) mod case;
 mod child;
+pub(crate) mod memcheck;
 mod report;
 mod trace;
 mod verdict;
@@ -65,7 +66,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let program = build_et(options.release)?;
     console::line(format_args!("{} cases in {}", cases.len(), dir.display()));
-    let outcomes = run_all(&program, &cases, Duration::from_secs(options.limit));
+    let limit = Duration::from_secs(options.limit);
+    let outcomes = run_all(&cases, &|case| run_case(&program, case, limit));
     console::line(format_args!("{}", report::table(&outcomes, options.brief)));
     console::line(format_args!("{}", report::counts(&outcomes)));
     if let Some(file) = &options.json {
@@ -102,13 +104,13 @@ fn build_et(release: bool) -> Result<PathBuf> {
 }
 
 /// Runs the cases on all cores; the result is in the order of the cases.
-fn run_all(program: &Path, cases: &[Case], limit: Duration) -> Vec<Outcome> {
+fn run_all(cases: &[Case], run: &(impl Fn(&Case) -> Outcome + Sync)) -> Vec<Outcome> {
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let work = || {
         while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome = run_case(program, case, limit);
+            let outcome = run(case);
             let mut done = outcomes.lock().expect("invariant: no worker panics");
             done.push(outcome);
             console::progress(format_args!("{}/{} {}", done.len(), cases.len(), case.name));
@@ -128,7 +130,7 @@ fn run_all(program: &Path, cases: &[Case], limit: Duration) -> Vec<Outcome> {
 fn run_case(program: &Path, case: &Case, limit: Duration) -> Outcome {
     let out = workspace::target_dir().join("fixtures").join(&case.name);
     let start = std::time::Instant::now();
-    let verdict = match child::run(program, case, &out, limit) {
+    let verdict = match child::run(&[], program, case, &out, limit) {
         Ok(end) => verdict::judge(case, &end, &out),
         Err(error) => Verdict::Failed(format!("{error:#}")),
     };

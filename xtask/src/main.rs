@@ -75,6 +75,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Run recorded cases under valgrind's memcheck
+    Valgrind(fixtures::memcheck::Options),
     /// Write the table of operators and element types in the documents, or check that it is current
     Operators {
         /// Fail on drift and write nothing
@@ -114,6 +116,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Bench(options) => bench::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Reference { check } => reference::run(check),
+        Command::Valgrind(options) => fixtures::memcheck::run(&options),
         Command::Operators { check } => operators::run(check),
     }
 }
