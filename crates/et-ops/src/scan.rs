@@ -3,16 +3,16 @@
 use std::cmp::Ordering;
 
 use et_kernel::{
-    Arguments, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId, TensorMeta,
+    Arguments, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
 };
 
 use crate::arguments::{output, two_outputs};
 use crate::convert::{as_compute, write_compute};
-use crate::dims::{self, Sizes, Walk, dim_index};
+use crate::dims::{self, Sizes, dim_index};
 use crate::dispatch::{NUMBERS, compute, element, expect_dtype};
 use crate::elementwise::scratch;
 use crate::number::{Compute, Number};
-use crate::view::expect_same_dtype;
+use crate::view::{Lines, View, expect_same_dtype};
 
 const ALL: ScalarTypeSet = NUMBERS;
 
@@ -49,7 +49,7 @@ fn running(
     context.resize_like(out, input)?;
     let temp = context.temp();
     let ([out], [input]) = context.disjoint([out], [input])?;
-    let lines = LineWalk::new([out.meta, input.meta], dim);
+    let lines = Lines::new([out.meta, input.meta].map(View::of), dim);
     compute!(real, "the output", out.meta.dtype(), C => {
         let from = as_compute::<C>(temp, input)?;
         write_compute::<C>(temp, out, |to| lines.each(|[at, source], [to_step, from_step], len| {
@@ -70,42 +70,6 @@ fn running(
             Ok(())
         }))
     })
-}
-
-/// The lines of tensors along one dimension, apart from which they are of the same shape.
-struct LineWalk<const N: usize> {
-    walk: Walk<N>,
-    steps: [isize; N],
-    /// Elements of a line of the last tensor.
-    len: usize,
-}
-
-impl<const N: usize> LineWalk<N> {
-    fn new(metas: [&TensorMeta; N], dim: usize) -> Self {
-        let last = metas[N - 1];
-        let strides = |d: usize| metas.map(|meta| meta.strides()[d] as isize);
-        let others = (0..last.rank()).filter(|&d| d != dim);
-        Self {
-            walk: Walk::new(others.map(|d| (last.sizes()[d], strides(d)))),
-            steps: if last.rank() == 0 {
-                [0; N]
-            } else {
-                strides(dim)
-            },
-            len: last.sizes().get(dim).copied().unwrap_or(1),
-        }
-    }
-
-    /// Calls `visit` with the start of each line, its steps and its length.
-    fn each(
-        &self,
-        mut visit: impl FnMut([isize; N], [isize; N], usize) -> Result<(), KernelError>,
-    ) -> Result<(), KernelError> {
-        if self.len == 0 {
-            return Ok(());
-        }
-        self.walk.each(|at| visit(at, self.steps, self.len))
-    }
 }
 
 /// How two elements are ordered; what is no number is above all numbers.
@@ -174,7 +138,7 @@ fn sorted(
     }
     let temp = context.temp();
     let ([mut values, mut indices], [input]) = context.disjoint([values, indices], [input])?;
-    let lines = LineWalk::new([values.meta, indices.meta, input.meta], dim);
+    let lines = Lines::new([values.meta, indices.meta, input.meta].map(View::of), dim);
     let ranking = scratch::<i64>(temp, len)?;
     let index_out = indices.elements_mut::<i64>()?;
     element!("the input", input.meta.dtype(), T => {

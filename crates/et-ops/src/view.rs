@@ -73,6 +73,43 @@ impl View {
     }
 }
 
+/// The lines of tensors along one dimension, apart from which they are of the same shape.
+pub(crate) struct Lines<const N: usize> {
+    walk: Walk<N>,
+    steps: [isize; N],
+    /// Elements of a line of the last tensor.
+    len: usize,
+}
+
+impl<const N: usize> Lines<N> {
+    /// Along dimension `dim`, which a tensor without dimensions has for this purpose.
+    pub(crate) fn new(views: [View; N], dim: usize) -> Self {
+        let sizes = &views[N - 1].sizes;
+        let strides = |d: usize| views.each_ref().map(|view| view.strides[d]);
+        let others = (0..sizes.len()).filter(|&d| d != dim);
+        Self {
+            walk: Walk::new(others.map(|d| (sizes[d], strides(d)))),
+            steps: if sizes.is_empty() {
+                [0; N]
+            } else {
+                strides(dim)
+            },
+            len: sizes.get(dim).copied().unwrap_or(1),
+        }
+    }
+
+    /// Calls `visit` with where each line starts in the tensors, its steps there, and its length.
+    pub(crate) fn each(
+        &self,
+        mut visit: impl FnMut([isize; N], [isize; N], usize) -> Result<(), KernelError>,
+    ) -> Result<(), KernelError> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        self.walk.each(|at| visit(at, self.steps, self.len))
+    }
+}
+
 /// Fails unless the two tensors have elements of one type.
 pub(crate) fn expect_same_dtype(
     context: &KernelContext<'_>,

@@ -1,16 +1,16 @@
 //! Where the largest or smallest element is.
 
 use et_kernel::{
-    Arguments, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
+    Arguments, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId, TensorMeta,
 };
 
 use super::Along;
 use crate::arguments::{output, two_outputs};
 use crate::convert::{as_compute, write_compute};
-use crate::dims::{DimSet, Walk, dim_index};
+use crate::dims::{DimSet, dim_index};
 use crate::dispatch::{INDEX, compute, expect_dtype};
 use crate::number::{Compute, Number};
-use crate::view::{dense_copy, expect_same_dtype, words};
+use crate::view::{Lines, View, dense_copy, expect_same_dtype, words};
 
 const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
 
@@ -67,13 +67,14 @@ fn position(context: &mut KernelContext<'_>, largest: bool) -> Result<(), Kernel
     context.resize(out, &sizes)?;
     let temp = context.temp();
     let ([out], [input]) = context.disjoint([out], [input])?;
-    let lines = Lines::new(input.meta, dim, keep, [out.meta, out.meta]);
+    let lines = Lines::new([with_dim(out.meta, dim, keep), View::of(input.meta)], dim);
     compute!(real_and_bool, "the input", input.meta.dtype(), C => {
         let elements = as_compute::<C>(temp, input)?;
         write_compute::<i64>(temp, out, |out| {
-            lines.each(|at, [to, _], step, len| {
-                let best = Best::of(len, largest, |i| elements[at.wrapping_add_signed(step * i as isize)]);
-                out[to] = best.index as i64;
+            lines.each(|[to, at], [_, step], len| {
+                let best = Best::of(len, largest, |i| elements[(at + step * i as isize) as usize]);
+                out[to as usize] = best.index as i64;
+                Ok(())
             })
         })
     })
@@ -140,15 +141,18 @@ fn both(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelErro
     context.resize(indices, &sizes)?;
     let temp = context.temp();
     let ([values, mut indices], [input]) = context.disjoint([values, indices], [input])?;
-    let lines = Lines::new(input.meta, dim, along.keep, [values.meta, indices.meta]);
+    let [values_view, indices_view] =
+        [values.meta, indices.meta].map(|meta| with_dim(meta, dim, along.keep));
+    let lines = Lines::new([values_view, indices_view, View::of(input.meta)], dim);
     let indices = indices.elements_mut::<i64>()?;
     compute!(real_and_bool, "the input", input.meta.dtype(), C => {
         let elements = as_compute::<C>(temp, input)?;
         write_compute::<C>(temp, values, |values| {
-            lines.each(|at, [value_at, index_at], step, len| {
-                let best = Best::of(len, largest, |i| elements[at.wrapping_add_signed(step * i as isize)]);
-                values[value_at] = best.value;
-                indices[index_at] = best.index as i64;
+            lines.each(|[value_at, index_at, at], [_, _, step], len| {
+                let best = Best::of(len, largest, |i| elements[(at + step * i as isize) as usize]);
+                values[value_at as usize] = best.value;
+                indices[index_at as usize] = best.index as i64;
+                Ok(())
             })
         })
     })
@@ -170,50 +174,11 @@ fn expect_some(
     Ok(())
 }
 
-/// The lines of a tensor along one dimension, each with its place in two outputs without that dimension.
-struct Lines {
-    walk: Walk<3>,
-    step: isize,
-    len: usize,
-}
-
-impl Lines {
-    fn new(
-        input: &et_kernel::TensorMeta,
-        dim: usize,
-        keep: bool,
-        outputs: [&et_kernel::TensorMeta; 2],
-    ) -> Self {
-        let others = (0..input.rank()).filter(|&other| other != dim);
-        let walk = Walk::new(others.map(|other| {
-            let place = other - usize::from(!keep && other > dim);
-            let [a, b] = outputs.map(|meta| meta.strides()[place] as isize);
-            (
-                input.sizes()[other],
-                [input.strides()[other] as isize, a, b],
-            )
-        }));
-        Self {
-            walk,
-            step: input
-                .strides()
-                .get(dim)
-                .map_or(0, |&stride| stride as isize),
-            len: input.sizes().get(dim).copied().unwrap_or(1),
-        }
+/// An output in which `dim` may be missing, seen with one index there.
+fn with_dim(meta: &TensorMeta, dim: usize, keep: bool) -> View {
+    let mut view = View::of(meta);
+    if !keep {
+        view.insert(dim.min(meta.rank()), 1, 0);
     }
-
-    /// Calls `visit` with each line's start, its places, its step and its length.
-    fn each(
-        &self,
-        mut visit: impl FnMut(usize, [usize; 2], isize, usize),
-    ) -> Result<(), KernelError> {
-        if self.len == 0 {
-            return Ok(());
-        }
-        self.walk.each(|[at, a, b]| {
-            visit(at as usize, [a as usize, b as usize], self.step, self.len);
-            Ok(())
-        })
-    }
+    view
 }

@@ -15,11 +15,7 @@ fn softmax() {
         let dim = choices.below(shape.len().max(1));
         let name = choices.named(dim, shape.len().max(1));
         let fill = choices.fill();
-        let mut x = choices.array(dtype, &shape, fill);
-        // A line with an infinity has no softmax that all ways to compute it agree on.
-        for x in x.elements.iter_mut().filter(|x| x.float().is_infinite()) {
-            *x = Float(50.0);
-        }
+        let x = choices.array(dtype, &shape, fill);
         let log = choices.truth();
         let line = |i: &[usize]| -> Vec<f64> {
             match shape.get(dim) {
@@ -27,11 +23,9 @@ fn softmax() {
                 None => vec![x.at(i).float()],
             }
         };
+        // Elements of minus infinity count for nothing, as masks want it; infinity makes a line no numbers.
         let expected = Array::new(dtype, &shape, |i| {
             let line = line(i);
-            if line.iter().any(|x| x.is_nan()) {
-                return Float(f64::NAN);
-            }
             let most = line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let total: f64 = line.iter().map(|x| (x - most).exp()).sum();
             let shifted = x.at(i).float() - most;
