@@ -166,11 +166,12 @@ fn max_windows<C: Compute>(
     each_window(input.outer, windows.output, |plane, [z, y, x]| {
         let start = input.start(plane);
         let (mut best, mut best_at) = (C::LOWEST, None);
-        for ky in 0..windows.kernel[1] {
+        let columns = windows.taps_inside(2, x);
+        for ky in windows.taps_inside(1, y) {
             let Some(row) = windows.place(1, y, ky) else {
                 continue;
             };
-            for kx in 0..windows.kernel[2] {
+            for kx in columns.clone() {
                 let Some(column) = windows.place(2, x, kx) else {
                     continue;
                 };
@@ -303,6 +304,11 @@ fn adaptive_average(context: &mut KernelContext<'_>, rank: usize) -> Result<(), 
     let wanted = per_dim("the output's size", &context.int_list(1)?, rank, 1)?;
     let sizes = pooled_sizes(meta, rank, wanted);
     let from = spatial(meta.sizes(), rank);
+    if from.contains(&0) {
+        return Err(KernelError::invalid(
+            "an image of no pixels cannot be shared out",
+        ));
+    }
     let count = Count {
         divisor: None,
         with_padding: false,

@@ -97,6 +97,18 @@ impl Windows {
         (at < self.input[d]).then_some(at)
     }
 
+    /// The taps of window `window` that lie inside of the input along dimension `d`: others may be any number.
+    #[inline(always)]
+    pub(crate) fn taps_inside(&self, d: usize, window: usize) -> std::ops::Range<usize> {
+        let (start, dilation) = (window * self.stride[d], self.dilation[d]);
+        let first = self.padding[d].saturating_sub(start).div_ceil(dilation);
+        let end = (self.input[d] + self.padding[d])
+            .saturating_sub(start)
+            .div_ceil(dilation)
+            .min(self.kernel[d]);
+        first.min(end)..end
+    }
+
     /// The windows of dimension `d` whose tap `tap` is inside of the input.
     pub(crate) fn inside(&self, d: usize, tap: usize) -> std::ops::Range<usize> {
         let (stride, offset) = (self.stride[d], tap * self.dilation[d]);

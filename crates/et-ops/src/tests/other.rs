@@ -326,3 +326,31 @@ fn norm_by_the_inputs_own_statistics() {
         (vec![2., 0.], vec![1., 0.5])
     );
 }
+
+/// Of a window that is as large as its padding allows only the taps over the input count.
+#[test]
+fn huge_windows_take_no_time() {
+    let (kernel, padding) = (1 << 40, 1 << 39);
+    let done = Op::new("aten::max_pool2d_with_indices.out")
+        .tensor(&count(9), &[1, 1, 3, 3])
+        .ints(&[kernel])
+        .ints(&[1])
+        .ints(&[padding])
+        .ints(&[1])
+        .boolean(false)
+        .out(F, 4)
+        .out(L, 4)
+        .run()
+        .unwrap();
+    assert_eq!(done.sizes(0), [1, 1, 4, 4]);
+    assert_eq!(done.elements::<f32>(0), [8.0; 16]);
+}
+
+#[test]
+fn adaptive_pools_of_no_pixels_are_refused() {
+    Op::new("aten::_adaptive_avg_pool2d.out")
+        .tensor::<f32>(&[], &[1, 1 << 40, 0])
+        .ints(&[2, 2])
+        .out(F, 3)
+        .fails("kernel.invalid-argument");
+}
