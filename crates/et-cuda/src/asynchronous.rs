@@ -133,7 +133,8 @@ impl CudaAllocator {
     }
 
     /// Copies device memory to any host memory behind the work that is queued on `stream`, and waits for it. The host
-    /// takes one chunk out of the ring while the device fills the next.
+    /// takes one chunk out of the ring while the device fills the next. A device has one ring, so its other staged copies
+    /// wait meanwhile: the work on `stream` must not wait for a thread that is to make one.
     ///
     /// # Errors
     /// As for [`upload_staged`](Self::upload_staged).

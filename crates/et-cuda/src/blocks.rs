@@ -1,6 +1,6 @@
 //! The blocks that are out, and what freeing each of them takes.
 
-use crate::context::Current;
+use crate::context::{Context, Current};
 use crate::event::Event;
 use crate::statistics::CudaStatistics;
 use et_device::{DevicePtr, DeviceSpan};
@@ -43,6 +43,11 @@ impl Block {
     /// Waits until its uses are over, on whichever device they are; whether that is known of all of them.
     pub(crate) fn settle(&self) -> bool {
         self.uses.iter().all(|event| event.settle())
+    }
+
+    /// Whether all of its uses are on the device of `context`, and so end with that at the latest.
+    pub(crate) fn is_used_at_home(&self, context: &Context) -> bool {
+        self.uses.iter().all(|event| event.belongs_to(context))
     }
 
     /// Whether it holds the bytes of `part`, where it starts at `start`. Its end is not inside of it.

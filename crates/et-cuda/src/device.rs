@@ -87,7 +87,7 @@ impl DeviceState {
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         let current = self.context.enter()?;
         current.synchronize()?;
-        self.reap(&current);
+        self.deferred.reap(&current);
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl DeviceState {
         let current = self.context.enter()?;
         self.memory.id().synchronize(&current)?;
         self.retired.id().synchronize(&current)?;
-        self.reap(&current);
+        self.deferred.reap(&current);
         self.pool
             .as_ref()
             .map_or(Ok(()), |pool| pool.trim(keep_bytes))

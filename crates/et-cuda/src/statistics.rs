@@ -26,7 +26,8 @@ pub struct CudaStatistics {
     pub pool_used_bytes: u64,
     /// The most that were ever out.
     pub pool_used_peak_bytes: u64,
-    /// Bytes of freed blocks that still wait for the work that uses them; always 0 with a pool.
+    /// Bytes of freed blocks that still wait for the work that uses them; with a pool, of those that could
+    /// not be freed because the driver did not say that the work is over.
     pub deferred_bytes: u64,
     /// Bytes of pinned host memory that belongs to this device, the staging ring's among them.
     pub pinned_bytes: u64,

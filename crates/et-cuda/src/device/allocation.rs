@@ -51,7 +51,7 @@ impl DeviceState {
         self.hand_out(raw, request, Some(Arc::new(born)))
     }
 
-    /// Frees what waited for work that is over. With a pool, nothing ever does.
+    /// Frees what waited for work that is over. With a pool, hardly anything ever does, and it is not looked for.
     pub(super) fn reap(&self, current: &Current<'_>) {
         if self.pool.is_none() {
             self.deferred.reap(current);

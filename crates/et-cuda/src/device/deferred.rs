@@ -1,7 +1,8 @@
-//! Blocks that were freed while work still used them, on devices without pools.
+//! Blocks that were given back while work still used them.
 //!
-//! There the driver frees a block at once, and waits for the device before it does. Such a block is therefore kept until
-//! its events say that its work is over: whoever frees it does not wait.
+//! On devices without pools the driver frees a block at once, and waits for the device before it does. Such a block is
+//! therefore kept until its events say that its work is over: whoever frees it does not wait. On all devices, a block
+//! stays here if the driver could not say that its uses are over.
 
 use crate::blocks::Block;
 use crate::context::Current;
@@ -30,17 +31,17 @@ impl Deferred {
         });
     }
 
-    /// Frees them, each after waiting for its own uses; whether those of all are over. A block of which that cannot be
-    /// known is not freed.
+    /// Frees them, each after waiting for its own uses; whether the context may go. A block of which it cannot be known
+    /// that its uses are over is not freed, and keeps the context if another device may still use it.
     pub(super) fn drain(&self, current: &Current<'_>) -> bool {
-        let mut all_over = true;
+        let mut context_may_go = true;
         self.lock().retain(|block| {
             let over = block.settle();
-            all_over &= over;
+            context_may_go &= over || block.is_used_at_home(current.context());
             // SAFETY: kept by its last owner, and its uses are over.
             !(over && unsafe { free(current, block) }.is_ok())
         });
-        all_over
+        context_may_go
     }
 
     /// Bytes that are kept, as they were asked for.

@@ -109,15 +109,15 @@ impl DeviceState {
         Ok(())
     }
 
-    /// Frees a block once its uses, which other devices may have, are over and its device has nothing left to do.
+    /// Frees a block once its uses, which other devices may have, are over and its device has nothing left to do. If the
+    /// driver cannot say that they are over, the block is kept for [`Deferred::drain`](super::deferred::Deferred::drain).
     ///
     /// # Safety
     /// The block is in nobody's hands.
     unsafe fn free_at_once(&self, current: &Current<'_>, block: &Block) -> Result<(), DeviceError> {
-        block
-            .uses
-            .iter()
-            .try_for_each(|event| event.wait(current))?;
+        let mut uses = block.uses.iter();
+        uses.try_for_each(|event| event.wait(current))
+            .inspect_err(|_| self.deferred.keep(block.clone()))?;
         current.synchronize()?;
         // SAFETY: by this function's contract; no work is left that could use it.
         unsafe { current.free(block.driver_address) }

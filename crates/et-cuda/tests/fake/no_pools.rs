@@ -221,3 +221,25 @@ fn without_pools_a_block_whose_uses_do_not_end_stays() {
         assert!(first.is_done().is_err(), "the device is not used again");
     });
 }
+
+/// What a device's own work uses after a fault goes with the context: nothing of it runs any more.
+#[test]
+fn a_faulty_device_lets_its_context_go() {
+    elsewhere("no_pools::a_faulty_device_lets_its_context_go", || {
+        for pools in [true, false] {
+            let _guard = (!pools).then(WithoutPools::new);
+            let mut device = fakecuda::device();
+            device.allow_leftovers();
+            let ordinal = device.ordinal();
+            let before = device.stats().ctx_refs;
+            let allocator = CudaAllocator::new();
+            let stream = allocator.create_stream(index(ordinal)).unwrap();
+            let block = Block::new(&allocator, ordinal, 64).unwrap();
+            block.record_use(stream.handle()).unwrap();
+            device.poison(700);
+            let _ = block.free();
+            drop((stream, allocator));
+            assert_eq!(device.stats().ctx_refs, before, "pools: {pools}");
+        }
+    });
+}

@@ -303,3 +303,43 @@ fn a_free_that_must_happen_at_once_waits_for_uses_of_other_devices() {
     }
     a.free().unwrap();
 }
+
+/// Such a block is given back once its use is over, at the end at the latest.
+#[test]
+fn a_block_that_cannot_be_freed_under_a_foreign_use_is_kept_until_that_is_over() {
+    let devices = alone();
+    let [here, there] = [devices[0].ordinal(), devices[1].ordinal()];
+    for wrong_stream in [false, true] {
+        let (home, away) = (CudaAllocator::new(), CudaAllocator::new());
+        let stream = ForeignStream::of(there);
+        let source = Block::new(&away, there, 64).unwrap();
+        let target = Block::new(&home, here, 64).unwrap();
+        (0..20).for_each(|_| target.copy_from_on(&source, stream.handle()).unwrap());
+        // SAFETY: a live stream of this device.
+        let copied = unsafe { away.record(index(there), stream.handle()) }.unwrap();
+        let kept = home.keep_until(target.span(), index(here), &copied);
+        kept.unwrap();
+        fakecuda::fail_everywhere("cuStreamWaitEvent", 0, 1, fakecuda::UNKNOWN);
+        fakecuda::fail_everywhere("cuEventSynchronize", 0, 1, fakecuda::UNKNOWN);
+        let freed = match wrong_stream {
+            true => target.free_on(stream.handle()),
+            false => target.free(),
+        };
+        fakecuda::clear_everywhere();
+        assert!(freed.is_err());
+        let statistics = home.statistics(index(here)).unwrap();
+        assert_eq!(statistics.deferred_bytes, 64, "{wrong_stream}");
+        assert!(devices[1].stats().pending_ops > 0);
+        if wrong_stream {
+            stream.wait();
+            home.synchronize(index(here)).unwrap();
+            let statistics = home.statistics(index(here)).unwrap();
+            assert_eq!(statistics.deferred_bytes, 0, "found to be over");
+        }
+        drop(home);
+        assert!(copied.is_done().unwrap());
+        let left = (devices[0].stats().live_allocs, devices[0].violations());
+        assert_eq!(left, (0, String::new()), "{wrong_stream}");
+        stream.wait();
+    }
+}
