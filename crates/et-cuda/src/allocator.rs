@@ -99,16 +99,26 @@ impl CudaAllocator {
     /// The device, set up. A failure to do so is not remembered.
     pub(crate) fn state(&self, index: DeviceIndex) -> Result<&DeviceState, DeviceError> {
         let slots = self.slots()?;
-        let slot = slots
-            .get(usize::from(index.get()))
-            .ok_or(DeviceError::NoSuchDevice {
-                device_type: DeviceType::CUDA,
-                index,
-                count: u32::try_from(slots.len()).unwrap_or(u32::MAX),
-            })?;
-        if let Some(state) = slot.state.get() {
-            return Ok(state);
+        let slot =
+            slots
+                .get(usize::from(index.get()))
+                .ok_or_else(|| DeviceError::NoSuchDevice {
+                    device_type: DeviceType::CUDA,
+                    index,
+                    count: u32::try_from(slots.len()).unwrap_or(u32::MAX),
+                })?;
+        match slot.state.get() {
+            Some(state) => Ok(state),
+            None => self.set_up(slot, index),
         }
+    }
+
+    #[cold]
+    fn set_up<'a>(
+        &self,
+        slot: &'a Slot,
+        index: DeviceIndex,
+    ) -> Result<&'a DeviceState, DeviceError> {
         let _setting_up = slot.setup.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(state) = slot.state.get() {
             return Ok(state);

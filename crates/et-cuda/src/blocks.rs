@@ -63,13 +63,61 @@ impl Block {
     }
 }
 
-/// Live blocks by the address that was handed out.
+/// Blocks by the address that was handed out.
+#[derive(Default)]
+struct Live {
+    /// The last one. Memory for a moment goes back before anything else is asked for, and never gets into the tree.
+    newest: Option<(DevicePtr, Block)>,
+    older: BTreeMap<DevicePtr, Block>,
+}
+
+impl Live {
+    fn insert(&mut self, address: DevicePtr, block: Block) {
+        if let Some((address, block)) = self.newest.replace((address, block)) {
+            self.older.insert(address, block);
+        }
+    }
+
+    fn remove(&mut self, address: DevicePtr) -> Option<Block> {
+        match self.newest.take_if(|(start, _)| *start == address) {
+            Some((_, block)) => Some(block),
+            None => self.older.remove(&address),
+        }
+    }
+
+    /// The block that holds all of `part`.
+    fn holder(&mut self, part: DeviceSpan) -> Option<&mut Block> {
+        let newest = self.newest.as_mut().map(|(start, block)| (*start, block));
+        let below = self.older.range_mut(..=part.base()).next_back();
+        let below = below.map(|(start, block)| (*start, block));
+        let mut candidates = newest.into_iter().chain(below);
+        let found = candidates.find(|(start, block)| block.holds(*start, part));
+        found.map(|(_, block)| block)
+    }
+
+    /// By address.
+    fn spans(&self) -> Vec<DeviceSpan> {
+        let newest = self.newest.iter().map(|(start, block)| (start, block));
+        let blocks = self.older.iter().chain(newest);
+        let mut spans: Vec<DeviceSpan> = blocks
+            .filter_map(|(start, block)| DeviceSpan::new(*start, block.nbytes).ok())
+            .collect();
+        spans.sort_unstable_by_key(|span| span.base());
+        spans
+    }
+
+    fn len(&self) -> usize {
+        self.older.len() + usize::from(self.newest.is_some())
+    }
+}
+
+/// Live blocks, and what is counted of them.
 #[derive(Default)]
 pub(crate) struct Blocks(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    live: BTreeMap<DevicePtr, Block>,
+    live: Live,
     live_bytes: u64,
     peak_bytes: u64,
     allocations: u64,
@@ -93,7 +141,7 @@ impl Blocks {
     /// Takes a block out; `None` if no live block starts there.
     pub(crate) fn remove(&self, address: DevicePtr) -> Option<Block> {
         let mut inner = self.lock();
-        let block = inner.live.remove(&address)?;
+        let block = inner.live.remove(address)?;
         inner.live_bytes = inner.live_bytes.saturating_sub(block.nbytes);
         inner.frees += 1;
         Some(block)
@@ -107,23 +155,18 @@ impl Blocks {
         event: &Arc<Event>,
     ) -> bool {
         let mut inner = self.lock();
-        let below = inner.live.range_mut(..=part.base()).next_back();
-        let holder = below.filter(|(start, block)| block.holds(**start, part));
-        let found = holder.map(|(_, block)| block.add_use(current, Arc::clone(event)));
+        let holder = inner.live.holder(part);
+        let found = holder.map(|block| block.add_use(current, Arc::clone(event)));
         found.is_some()
     }
 
-    /// The blocks that are out, as they were handed out.
+    /// The blocks that are out, as they were handed out, by address.
     pub(crate) fn spans(&self) -> Vec<DeviceSpan> {
-        let inner = self.lock();
-        let blocks = inner.live.iter();
-        blocks
-            .filter_map(|(address, block)| DeviceSpan::new(*address, block.nbytes).ok())
-            .collect()
+        self.lock().live.spans()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().live.is_empty()
+        self.lock().live.len() == 0
     }
 
     /// The part of the statistics that is known here.
@@ -136,6 +179,53 @@ impl Blocks {
             allocations: inner.allocations,
             frees: inner.frees,
             ..CudaStatistics::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(start: u64, nbytes: u64) -> DeviceSpan {
+        DeviceSpan::new(DevicePtr::new(start).unwrap(), nbytes).unwrap()
+    }
+
+    fn block(nbytes: u64) -> Block {
+        Block {
+            driver_address: 0,
+            source: Source::Pool,
+            nbytes,
+            uses: Vec::new(),
+        }
+    }
+
+    /// Blocks of 100 bytes at 1000, 2000, …; each step puts one of them in or takes it out.
+    #[test]
+    fn blocks_are_found_whatever_came_last() {
+        let (mut live, mut model) = (Live::default(), BTreeMap::new());
+        let mut number = 1u64;
+        for step in 0..2000 {
+            number = number
+                .wrapping_mul(0x5851_F42D_4C95_7F2D)
+                .wrapping_add(0x1405_7B7E_F767_814F);
+            let start = ((number >> 33) % 8 + 1) * 1000;
+            let address = DevicePtr::new(start).unwrap();
+            let taken = live.remove(address).map(|block| block.nbytes);
+            assert_eq!(taken, model.remove(&start), "step {step}");
+            if taken.is_none() {
+                live.insert(address, block(100));
+                model.insert(start, 100);
+            }
+            let expected: Vec<_> = model.keys().map(|start| span(*start, 100)).collect();
+            assert_eq!((live.spans(), live.len()), (expected, model.len()));
+            for start in (1000..=8000).step_by(1000) {
+                let out = model.contains_key(&start);
+                assert_eq!(live.holder(span(start, 100)).is_some(), out);
+                assert_eq!(live.holder(span(start + 99, 1)).is_some(), out);
+                assert!(live.holder(span(start + 99, 2)).is_none());
+                assert!(live.holder(span(start - 1, 2)).is_none());
+            }
         }
     }
 }

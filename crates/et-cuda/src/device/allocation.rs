@@ -170,10 +170,11 @@ impl DeviceState {
         request: &AllocationRequest,
         born: Option<Arc<Event>>,
     ) -> Result<DeviceSpan, DeviceError> {
-        let span = aligned_part(&raw, request).ok_or(DeviceError::UnsupportedAlignment {
-            device_type: self.device().device_type(),
-            requested: request.alignment,
-        })?;
+        let span =
+            aligned_part(&raw, request).ok_or_else(|| DeviceError::UnsupportedAlignment {
+                device_type: self.device().device_type(),
+                requested: request.alignment,
+            })?;
         raw.kept = true;
         let block = Block {
             driver_address: raw.address,
@@ -241,7 +242,7 @@ fn driver_bytes(device: Device, request: &AllocationRequest) -> Result<u64, Devi
         .nbytes
         .get()
         .checked_add(slack)
-        .ok_or(DeviceError::UnsupportedAlignment {
+        .ok_or_else(|| DeviceError::UnsupportedAlignment {
             device_type: device.device_type(),
             requested: request.alignment,
         })

@@ -45,11 +45,11 @@ impl DeviceState {
     }
 
     fn take(&self, span: DeviceSpan) -> Result<Block, DeviceError> {
-        let unknown = DeviceError::UnknownBlock {
+        let block = self.blocks.remove(span.base());
+        block.ok_or_else(|| DeviceError::UnknownBlock {
             device: self.device(),
             address: span.base(),
-        };
-        self.blocks.remove(span.base()).ok_or(unknown)
+        })
     }
 
     /// Frees a block behind its uses and the work that is queued on `behind`, or, if the driver refuses, behind all work.
