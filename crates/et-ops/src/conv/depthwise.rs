@@ -154,14 +154,17 @@ impl<'a, C: Product> Phases<'a, C> {
     }
 
     fn convolve(&self, plan: &Plan<'_>, to: &mut [C], weight: &[C], ending: Ending<C>) {
+        let [_, height, width] = plan.windows.output;
+        let to_pitch = plan.output.spatial[1];
+        let len = height.saturating_sub(1) * to_pitch + width;
         C::slide(Slide {
             from: &*self.elements,
             from_pitch: self.width,
             offsets: &*self.offsets,
             factors: weight,
-            to,
-            to_pitch: plan.output.spatial[1],
-            size: [plan.windows.output[1], plan.windows.output[2]],
+            to: &mut to[..len],
+            to_pitch,
+            size: [height, width],
             ending,
         });
     }

@@ -33,6 +33,7 @@ pub(crate) struct Slide<'a, T> {
     pub(crate) from_pitch: usize,
     pub(crate) offsets: &'a [i64],
     pub(crate) factors: &'a [T],
+    /// No more than the plane.
     pub(crate) to: &'a mut [T],
     pub(crate) to_pitch: usize,
     /// Rows and columns.
@@ -98,12 +99,17 @@ impl<T: Lanes> Slide<'_, T> {
     ) -> usize {
         let (lanes, pitch) = (count::<T, S>(), self.from_pitch);
         let mut sums = [[T::splat(simd, T::zero()); V]; R];
-        let reach = (R - 1) * pitch + V * lanes;
+        // Rows of one length, so that one check of a tap is enough for all of them.
+        let start = y * pitch + x;
+        let len = self.from.len() - start - (R - 1) * pitch;
+        let mut rows = [&self.from[..0]; R];
+        for r in 0..R {
+            rows[r] = &self.from[start + r * pitch..][..len];
+        }
         for (offset, factor) in self.offsets.iter().zip(self.factors) {
-            let from = &self.from[*offset as usize + y * pitch + x..][..reach];
-            let factor = T::splat(simd, *factor);
+            let (first, factor) = (*offset as usize, T::splat(simd, *factor));
             for r in 0..R {
-                let (row, _) = T::vectors::<S>(&from[r * pitch..][..V * lanes]);
+                let (row, _) = T::vectors::<S>(&rows[r][first..first + V * lanes]);
                 for v in 0..V {
                     sums[r][v] = T::multiply_add(simd, row[v], factor, sums[r][v]);
                 }
@@ -114,12 +120,14 @@ impl<T: Lanes> Slide<'_, T> {
             for v in 0..V {
                 sums[r][v] = ended(simd, sums[r][v], &self.ending);
             }
-            let to = &mut self.to[(y + r) * self.to_pitch + x..][..columns];
-            if columns == V * lanes {
-                let (to, _) = T::vectors_mut::<S>(to);
+            let to = &mut self.to[(y + r) * self.to_pitch + x..];
+            // In a plane of one column of tiles what follows a row is the next row, which is written later.
+            let spills = self.size[1] == self.to_pitch && columns == self.to_pitch;
+            if columns == V * lanes || spills && to.len() >= V * lanes {
+                let (to, _) = T::vectors_mut::<S>(&mut to[..V * lanes]);
                 to[..V].copy_from_slice(&sums[r]);
             } else {
-                to.copy_from_slice(&cast_slice(&sums[r])[..columns]);
+                to[..columns].copy_from_slice(&cast_slice(&sums[r])[..columns]);
             }
         }
         R
