@@ -24,7 +24,7 @@ const OPERATIONS: [(&str, &str); 8] = [
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Fail if an operation costs more instructions above the bare calls
-    #[arg(long, default_value_t = 2000, value_name = "INSTRUCTIONS")]
+    #[arg(long, default_value_t = 1500, value_name = "INSTRUCTIONS")]
     limit: u64,
 }
 
