@@ -60,16 +60,23 @@ const MODELS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// What is timed, in microseconds, as `et bench` and the other side name it.
-const TIMES: [(&str, &str, &str); 3] = [
-    ("load program", "load_program", "load_program_file"),
-    ("load method", "load_method", "load_method_file"),
-    ("execute", "execute", "execute"),
+/// What is timed, as `et bench` and the other side name it: loading a program, loading a method, running it.
+const TIMES: [(&str, &str); 3] = [
+    ("load_program", "load_program_file"),
+    ("load_method", "load_method_file"),
+    ("execute", "execute"),
 ];
 
-/// One program, and where both sides have it.
+/// How many threads whole models are run with. Small programs gain nothing from a second one.
+const THREADS: [u16; 2] = [1, 2];
+
+/// The columns of the table. The two sides do the work of loading at different times, so the two times together are what compares.
+const COLUMNS: [&str; 4] = ["load program", "load method", "both", "execute"];
+
+/// One program, where both sides have it, and how many threads they run it with.
 struct Subject {
     name: String,
+    threads: u16,
     ours: PathBuf,
     theirs: PathBuf,
 }
@@ -136,15 +143,24 @@ fn subjects(filter: &str) -> Vec<Subject> {
         let file = file(&beside).or_else(|| file(&fixtures))?;
         Some(Subject {
             name: (*name).to_owned(),
+            threads: 1,
             ours: file.clone(),
             theirs: file,
         })
     });
-    let models = MODELS.iter().map(|(name, ours, theirs)| Subject {
-        name: (*name).to_owned(),
-        ours: full.join(ours).join("model.pte"),
-        theirs: full.join(theirs).join("model.pte"),
-    });
+    let model = |threads| {
+        let full = &full;
+        MODELS.iter().map(move |(name, ours, theirs)| Subject {
+            name: match threads {
+                1 => (*name).to_owned(),
+                _ => format!("{name}, {threads} threads"),
+            },
+            threads,
+            ours: full.join(ours).join("model.pte"),
+            theirs: full.join(theirs).join("model.pte"),
+        })
+    };
+    let models = THREADS.into_iter().flat_map(model);
     let models = models.filter(|subject| subject.ours.is_file() && subject.theirs.is_file());
     let wanted = |subject: &Subject| subject.name.contains(filter);
     small.chain(models).filter(wanted).collect()
@@ -172,22 +188,24 @@ fn ours(et: &Path, subject: &Subject, options: &Options, row: &mut Row) {
         "--iterations",
         &count,
     ]);
+    command.args(["--threads", &subject.threads.to_string()]);
     match process::output(&mut command).and_then(|text| Ok(serde_json::from_str::<Value>(&text)?)) {
         Ok(report) => {
             row.instructions = report["instructions"].as_u64().unwrap_or_default();
             let nanoseconds = |name: &str| report["times"][name]["median_ns"].as_f64();
-            row.ours.take(|(_, name, _)| Some(nanoseconds(name)? / 1e3));
+            row.ours.take(|(name, _)| Some(nanoseconds(name)? / 1e3));
             let planned = report["planned_bytes"].as_object();
             row.ours.planned = planned.map(|all| all.values().filter_map(Value::as_u64).sum());
             row.ours.memory = report["peak_resident_bytes"].as_u64();
         }
-        Err(error) => row.ours.problem = Some(format!("{error:#}")),
+        Err(error) => row.ours.problem = Some(problem(subject, &error)),
     }
 }
 
 fn theirs(peer: &Peer, subject: &Subject, options: &Options, row: &mut Row) {
     let text = peer.output("peer_bench.py", |command| {
         command.arg(&subject.theirs).args(["--method", "forward"]);
+        command.args(["--threads", &subject.threads.to_string()]);
         command.args([
             "--seconds",
             &options.seconds.to_string(),
@@ -201,7 +219,7 @@ fn theirs(peer: &Peer, subject: &Subject, options: &Options, row: &mut Row) {
         Ok(report) => {
             let measured = &report["rows"][0];
             side.problem = measured["message"].as_str().map(str::to_owned);
-            side.take(|(_, _, name)| measured[name]["median_us"].as_f64());
+            side.take(|(_, name)| measured[name]["median_us"].as_f64());
             let buffers = measured["planned_buffers"].as_array();
             side.planned =
                 buffers.map(|all| all.iter().filter_map(|one| one["nbytes"].as_u64()).sum());
@@ -209,8 +227,14 @@ fn theirs(peer: &Peer, subject: &Subject, options: &Options, row: &mut Row) {
             let grown = kib("after_first_call").zip(kib("before_load"));
             side.memory = grown.map(|(after, before)| after.saturating_sub(before) * 1024);
         }
-        Err(error) => side.problem = Some(format!("{error:#}")),
+        Err(error) => side.problem = Some(problem(subject, &error)),
     }
+}
+
+/// Says on the terminal what went wrong; the results are told only that, since the message has paths of this machine.
+fn problem(subject: &Subject, error: &anyhow::Error) -> String {
+    console::problem(format_args!("{}: {error:#}", subject.name));
+    "the run failed".to_owned()
 }
 
 impl Row {
@@ -225,14 +249,21 @@ impl Row {
 }
 
 impl Side {
-    fn take(&mut self, time: impl Fn((&str, &str, &str)) -> Option<f64>) {
+    fn take(&mut self, time: impl Fn((&str, &str)) -> Option<f64>) {
         for (times, names) in self.times.iter_mut().zip(TIMES) {
             times.extend(time(names));
         }
     }
 
-    fn time(&self, what: usize) -> Option<f64> {
-        median(&self.times[what])
+    /// The median time of a column.
+    fn time(&self, column: usize) -> Option<f64> {
+        let [program, method, execute] = [0, 1, 2].map(|what| median(&self.times[what]));
+        match COLUMNS[column] {
+            "load program" => program,
+            "load method" => method,
+            "both" => Some(program? + method?),
+            _ => execute,
+        }
     }
 }
 
@@ -270,7 +301,7 @@ fn times(ratio: Option<f64>) -> String {
 /// The cells of a row: name, instructions, and per thing that is timed both times and the ratio.
 fn cells(row: &Row, with_peer: bool) -> Vec<String> {
     let mut cells = vec![row.name.clone(), row.instructions.to_string()];
-    for what in 0..TIMES.len() {
+    for what in 0..COLUMNS.len() {
         cells.push(microseconds(row.ours.time(what)));
         if with_peer {
             cells.push(microseconds(row.theirs.time(what)));
@@ -282,7 +313,7 @@ fn cells(row: &Row, with_peer: bool) -> Vec<String> {
 
 fn head(with_peer: bool) -> Vec<String> {
     let mut head = vec!["program".to_owned(), "instructions".to_owned()];
-    for (name, _, _) in TIMES {
+    for name in COLUMNS {
         head.push(name.to_owned());
         if with_peer {
             head.extend(["C++".to_owned(), "ratio".to_owned()]);
@@ -311,10 +342,11 @@ fn document(rows: &[Row], options: &Options) -> String {
 Written by `cargo xtask bench --peer`. Both sides ran on one machine in turns, {} times each; these are medians of the medians,
 in microseconds. A ratio says how many times as long the C++ runtime takes: above 1 we are faster, below 1 we lose. {}.
 
-The C++ side is the released wheel of version 1.5.1, with its optimized kernels and XNNPACK, one thread, FlatBuffer verification on;
-times are taken in C++. Ours is `et bench`, one thread, a release build; it verifies and validates always. Loading a program there
-includes opening the file, and here it does not. Programs on devices use a simulated one here and a stand-in there, so their times say
-nothing about a GPU. Each side makes up its inputs.
+The C++ side is the released wheel of version 1.5.1, with its optimized kernels and XNNPACK, FlatBuffer verification on;
+times are taken in C++. Ours is `et bench`, a release build; it verifies and validates always. Loading a program there
+opens the file and reads the constants; here the file is open already, and constants are read, and packed for the operators that want
+that, when a method is loaded. Programs on devices use a simulated one here and a stand-in there, so their times say
+nothing about a GPU. Each side makes up its inputs. One thread, where a row says nothing else.
 
 ",
         options.rounds,
@@ -368,16 +400,17 @@ included, after all of the measuring; theirs is what the process grew by from be
     text
 }
 
-/// Everything that the other side does faster.
+/// What the other side does faster: loading in all, and running.
 fn losses(rows: &[Row]) -> String {
     let mut text = "\n## Where we lose\n\n".to_owned();
     let mut any = false;
     for row in rows {
-        for (what, (name, _, _)) in TIMES.iter().enumerate() {
+        // Halves of loading are in the table.
+        for (what, name) in COLUMNS.iter().enumerate().skip(2) {
             if let Some(ratio) = ratio(row, what).filter(|ratio| *ratio < 1.0) {
                 any = true;
                 text += &format!(
-                    "- {}: {name} takes {:.2} times as long\n",
+                    "- {}: `{name}` takes {:.2} times as long\n",
                     row.name,
                     1.0 / ratio
                 );
@@ -434,7 +467,7 @@ mod tests {
         assert!(losses(&[row(1.0, 2.0)]).contains("Nowhere"));
         let lost = losses(&[row(3.0, 2.0)]);
         assert!(
-            lost.contains("- add: execute takes 1.50 times as long"),
+            lost.contains("- add: `execute` takes 1.50 times as long"),
             "{lost}"
         );
     }

@@ -69,7 +69,7 @@ enum Command {
     Bench(bench::Options),
     /// Damage real files and see that nothing but an error comes of it
     Fuzz(fuzz::Options),
-    /// Write the page on the command line from what `et --help` says, or check that it is current
+    /// Write the page on the command line and the picture of a plan from what `et` prints, or check that they are current
     Reference {
         /// Fail on drift and write nothing
         #[arg(long)]

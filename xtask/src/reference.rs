@@ -1,4 +1,4 @@
-//! `cargo xtask reference`: the page on the command line, `docs/cli.md`, from what `et` says of itself.
+//! `cargo xtask reference`: the page on the command line, `docs/cli.md`, from what `et` says of itself, and the picture of a plan.
 
 use crate::{console, process, workspace};
 use anyhow::{Context, Result, bail};
@@ -15,20 +15,38 @@ Human output is aligned tables on stdout. With `--json` a command prints one JSO
 `version`, and on failure an `error` with a stable `id` and a `message`. Progress and diagnostics go to stderr. `-` reads a file from standard input.
 ";
 
-/// Writes the page, or, with `check`, fails if it is not what `et` says.
+/// The picture of a plan that the pages show, and the program that it is of.
+const PICTURE: &str = "docs/images/plan.svg";
+const PLANNED: &str = "tests/fixtures/dev_two_cross/model.pte";
+
+/// Writes the page and the picture, or, with `check`, fails if they are not what `et` says and draws.
 pub(crate) fn run(check: bool) -> Result<()> {
     let et = process::executable(&["-p", "et-cli", "--bin", "et"])?;
     let text = document(|arguments| help(&et, arguments))?;
-    let path = workspace::root().join(DOCUMENT);
+    keep(DOCUMENT, &text, check)?;
+    keep(PICTURE, &picture(&et)?, check)
+}
+
+/// Writes a file that is not what it should be, or fails.
+fn keep(file: &str, text: &str, check: bool) -> Result<()> {
+    let path = workspace::root().join(file);
     if std::fs::read_to_string(&path).is_ok_and(|found| found == text) {
         return Ok(());
     }
     if check {
-        bail!("{DOCUMENT} is not what `et --help` says (run `cargo xtask reference`)");
+        bail!("{file} is not what `et` makes of it (run `cargo xtask reference`)");
     }
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    console::line(format_args!("wrote {DOCUMENT}"));
+    console::line(format_args!("wrote {file}"));
     Ok(())
+}
+
+fn picture(et: &Path) -> Result<String> {
+    let folder = tempfile::tempdir().context("cannot make a scratch folder")?;
+    let file = folder.path().join("plan.svg");
+    let mut command = process::tool(&et.to_string_lossy());
+    process::output(command.args(["inspect", PLANNED, "--svg"]).arg(&file))?;
+    std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
 }
 
 fn help(et: &Path, command: Option<&str>) -> Result<String> {

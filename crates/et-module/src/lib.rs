@@ -8,6 +8,33 @@
 //!
 //! The crate meets devices only through the registry of its [`Environment`](et_kernel::Environment), and operators only
 //! through its kernels: link `et-ops` for the portable ones, and `et-cuda` (or any other allocator) for devices.
+//!
+//! ```
+//! use et_kernel::{Environment, Tensor};
+//! use et_module::{Module, Program};
+//! use et_ops as _; // the portable operators
+//! # use et_schema::{ScalarType, builder::{MethodBuilder, ProgramBuilder}, owned};
+//! # let mut builder = ProgramBuilder::new();
+//! # let mut forward = MethodBuilder::new("forward");
+//! # let memory = forward.buffer(64);
+//! # let row = || owned::Tensor::new(ScalarType::Float, &[3]);
+//! # let x = forward.input(row().planned(memory, 0));
+//! # let y = forward.output(row().planned(memory, 16));
+//! # forward.kernel("aten::relu.out", &[x, y, y]);
+//! # builder.method(forward);
+//! # let bytes: Vec<u8> = builder.to_bytes()?;
+//!
+//! // `Module::open` takes a path.
+//! let mut module = Module::new(Program::from_bytes(bytes)?, Environment::linked()?);
+//! let meta = module.method_meta("forward")?;
+//! assert_eq!((meta.num_inputs(), meta.operators()), (1, vec!["aten::relu.out".to_owned()]));
+//!
+//! let x = Tensor::from_slice(&[-1.0f32, 0.5, 2.0], &[3])?;
+//! let outputs = module.forward(&[x.into()])?;
+//! let y = outputs[0].as_tensor().ok_or("relu gives a tensor")?;
+//! assert_eq!(y.as_slice::<f32>()?, [0.0, 0.5, 2.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![deny(unsafe_code)]
 
 mod constants;
