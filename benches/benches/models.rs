@@ -127,23 +127,20 @@ fn main() {
         return paths.for_each(|path| show_memory(path, &linked));
     }
     println!(
-        "{:24} {:>7} {:>12} {:>12} {:>12} {:>8}",
-        "program", "threads", "least us", "median us", "C++ us", "C++/ours"
+        "{:24} {:>7} {:>12} {:>12} {:>12} {:>12} {:>8}",
+        "program", "threads", "processor us", "least us", "median us", "C++ us", "C++/ours"
     );
     for &threads in &options.threads {
         let count = NonZeroUsize::new(threads).expect("at least one thread");
         let workers = Workers::new(count).expect("threads start");
         let environment = linked.clone().with_workers(Arc::new(workers));
         for path in &options.programs {
-            let (least, median) = Model::load(path, &environment).time(options.seconds);
+            let times = Model::load(path, &environment).time(options.seconds);
+            let [processor, least, median] = [times.processor, times.least, times.median].map(us);
             let name = name(path);
-            print!(
-                "{name:24} {threads:7} {:12.2} {:12.2}",
-                us(least),
-                us(median)
-            );
+            print!("{name:24} {threads:7} {processor:12.2} {least:12.2} {median:12.2}");
             match peer.get(&(name, threads)) {
-                Some(theirs) => println!(" {theirs:12.2} {:8.2}", theirs / us(median)),
+                Some(theirs) => println!(" {theirs:12.2} {:8.2}", theirs / median),
                 None => println!(),
             }
             if options.steps {

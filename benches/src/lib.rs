@@ -106,11 +106,11 @@ impl Model {
         begin.elapsed()
     }
 
-    /// Shortest and median time of a run.
+    /// What runs take.
     ///
     /// # Panics
     /// If a run fails.
-    pub fn time(&mut self, seconds: f64) -> (Duration, Duration) {
+    pub fn time(&mut self, seconds: f64) -> Times {
         for _ in 0..3 {
             self.run();
         }
@@ -118,12 +118,40 @@ impl Model {
             Instant::now() + Duration::from_secs_f64(seconds),
             Vec::new(),
         );
+        let begun = processor_time();
         while times.len() < 5 || Instant::now() < end {
             times.push(self.run());
         }
+        let runs = u32::try_from(times.len()).unwrap_or(u32::MAX);
+        let processor = processor_time().saturating_sub(begun) / runs;
         times.sort();
-        (times[0], times[times.len() / 2])
+        Times {
+            least: times[0],
+            median: times[times.len() / 2],
+            processor,
+        }
     }
+}
+
+/// What the runs of a program take.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// The shortest.
+    pub least: Duration,
+    /// The one in the middle.
+    pub median: Duration,
+    /// The mean time that the calling thread had a processor, inputs included: what counts on a busy machine (Linux, else 0).
+    pub processor: Duration,
+}
+
+/// How long this thread has had a processor.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text
+        .split_whitespace()
+        .next()
+        .and_then(|word| word.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
 /// Small fractions, or whole zeros.
