@@ -59,12 +59,12 @@ impl Rules {
         let rows = self.rows();
         let found: Vec<&str> = rows.iter().map(|row| row.rule.as_str()).collect();
         assert_eq!(found, self.rules, "{}", self.file);
-        let functions = functions(self.sources);
+        let tests = tests(self.sources);
         for row in &rows {
             let (rule, here) = (&row.rule, &row.here);
             assert!(row.is_answered(self.prefix), "{rule}: {here}");
             for test in row.tests() {
-                assert!(functions.contains(test), "{rule}: there is no {test}");
+                assert!(tests.contains(test), "{rule}: there is no {test}");
             }
         }
     }
@@ -107,8 +107,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The names of all functions in the folders.
-fn functions(folders: &[&str]) -> BTreeSet<String> {
+/// The names of all tests in the folders.
+fn tests(folders: &[&str]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut folders: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
     while let Some(folder) = folders.pop() {
@@ -119,17 +119,42 @@ fn functions(folders: &[&str]) -> BTreeSet<String> {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(&path).expect("a source file is text");
-                let after = text.split("fn ").skip(1);
-                names.extend(after.filter_map(|rest| Some(rest.split_once('(')?.0.to_owned())));
+                names.extend(tests_in(&text));
             }
         }
     }
     names
 }
 
+/// The names of the functions behind `#[test]`, those in `proptest!` with them, and of the checks that the suite for allocators makes
+/// tests of.
+fn tests_in(text: &str) -> impl Iterator<Item = String> {
+    let behind = |marker| text.split(marker).skip(1);
+    let checks = behind("pub fn ").filter(|rest| {
+        let arguments = rest.split_once('(').map(|(_, arguments)| arguments);
+        arguments.is_some_and(|it| {
+            it.trim_start()
+                .starts_with("allocator: &dyn DeviceAllocator")
+        })
+    });
+    let name_of = |rest: &str| Some(rest.split_once('(')?.0.to_owned());
+    let checks = checks.filter_map(name_of);
+    let marked = behind("#[test]").filter(|rest| !rest.trim_start().starts_with("#[ignore"));
+    let name = |rest: &str| Some(rest.split_once("fn ")?.1.split_once('(')?.0.to_owned());
+    marked.filter_map(name).chain(checks)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_tests_are_tests() {
+        let text = "fn helper() {}\n#[test]\nfn one() {}\n#[test]\n#[ignore]\nfn two() {}\n\
+            #[test]\n#[should_panic]\nfn three() {}";
+        let names: Vec<String> = tests_in(text).collect();
+        assert_eq!(names, ["one", "three"]);
+    }
 
     #[track_caller]
     fn check(here: &str, expected: bool) {

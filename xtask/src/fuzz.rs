@@ -244,8 +244,8 @@ struct Counts {
     partly: u64,
     accepted: u64,
     faults: u64,
-    /// The first case that no shard came to.
-    next: u64,
+    /// The first case that a shard did not come to; `None` before any shard has ended.
+    next: Option<u64>,
 }
 
 impl Counts {
@@ -259,6 +259,7 @@ impl Counts {
             faults,
             next,
         } = *self;
+        let next = next.unwrap_or(work.options.start);
         let cases = refused + partly + accepted + faults;
         let target = work.target.name();
         let files = if options.large { "large" } else { "small" };
@@ -413,7 +414,7 @@ impl Shard {
                     "refused" => total.refused += value,
                     "partly" => total.partly += value,
                     "accepted" => total.accepted += value,
-                    "next" => total.next = total.next.max(value),
+                    "next" => total.next = Some(total.next.map_or(value, |next| next.min(value))),
                     "faults" => total.faults += value,
                     _ => {}
                 }

@@ -43,7 +43,8 @@ impl AllocatorHandle {
         core::ptr::eq(one, two)
     }
 
-    /// Whether the two are certainly handles on different allocators, whose addresses have nothing to do with each other.
+    /// Whether the two are handles on different allocators. Spans of one may still be spans of the other, if it is a wrapper that passes
+    /// calls on.
     pub fn is_other(&self, other: &Self) -> bool {
         // One allocator's table of methods may exist twice, so methods say nothing here.
         !core::ptr::addr_eq(&raw const **self, &raw const **other)

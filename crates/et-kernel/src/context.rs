@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use crate::access::{self, LockstepIn, LockstepOut, TensorIn, TensorOut};
 use crate::arguments::wrong_kind;
 use crate::{
-    ArgumentPlace, Arguments, EValue, Environment, Interrupt, KernelError, Located, MAX_RANK,
-    StepState, Tensor, TensorId, ValueIndex,
+    ArgumentPlace, Arguments, EValue, Environment, Interrupt, Kernel, KernelError, Located,
+    MAX_RANK, StepState, Tensor, TensorId, ValueIndex,
 };
 
 /// What a call brings apart from the values.
@@ -303,14 +303,14 @@ impl fmt::Debug for KernelContext<'_> {
 /// An instruction that reads the result of the one before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Follower<'a> {
-    name: &'a str,
+    kernel: Kernel,
     arguments: &'a [ValueIndex],
 }
 
 impl<'a> Follower<'a> {
-    /// A call of operator `name`.
-    pub const fn new(name: &'a str, arguments: &'a [ValueIndex]) -> Self {
-        Self { name, arguments }
+    /// A call of this kernel.
+    pub const fn new(kernel: Kernel, arguments: &'a [ValueIndex]) -> Self {
+        Self { kernel, arguments }
     }
 }
 
@@ -361,17 +361,18 @@ impl<'a> PrepareContext<'a> {
         self
     }
 
-    /// The operator and the arguments of a follower: an instruction behind this one which alone sees the result of the
+    /// The kernel and the arguments of a follower: an instruction behind this one which alone sees the result of the
     /// one before it. A kernel may do such instructions in one go, see [`Prepared::absorbing`](crate::Prepared::absorbing);
-    /// only the result of the last is written then.
-    pub fn follower(&self, index: usize) -> Option<(&'a str, Self)> {
+    /// only the result of the last is written then. It does what that kernel does, and not what its name means elsewhere: see
+    /// [`Kernel::is_same`](crate::Kernel::is_same).
+    pub fn follower(&self, index: usize) -> Option<(Kernel, Self)> {
         let follower = self.followers.get(index)?;
         let context = Self {
             arguments: follower.arguments,
             followers: &[],
             ..*self
         };
-        Some((follower.name, context))
+        Some((follower.kernel, context))
     }
 
     /// Whether the kernel may keep `nbytes` bytes more in its state. All kernels of a method together may keep about as much

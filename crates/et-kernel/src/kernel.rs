@@ -74,6 +74,7 @@ pub struct Kernel {
     run: RunFn,
     prepare: Option<PrepareFn>,
     is_pure: bool,
+    writes_last: bool,
 }
 
 impl Kernel {
@@ -85,6 +86,7 @@ impl Kernel {
             run,
             prepare: None,
             is_pure: false,
+            writes_last: false,
         }
     }
 
@@ -100,12 +102,30 @@ impl Kernel {
     #[must_use]
     pub const fn pure(mut self) -> Self {
         self.is_pure = true;
+        self.writing_last()
+    }
+
+    /// The same, saying that a run writes its last argument (or, if that is a list, what is in it) and no other. Of any other kernel it
+    /// is taken that it may write all of them.
+    #[must_use]
+    pub const fn writing_last(mut self) -> Self {
+        self.writes_last = true;
         self
+    }
+
+    /// Whether it writes its [last argument](Self::writing_last) only.
+    pub const fn writes_last(&self) -> bool {
+        self.writes_last
     }
 
     /// Whether it is [`pure`](Self::pure).
     pub const fn is_pure(&self) -> bool {
         self.is_pure
+    }
+
+    /// Whether the two are one kernel: the same function for the same operator. A false `false` is possible, a false `true` is not.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name && std::ptr::fn_addr_eq(self.run, other.run)
     }
 
     /// The operator.

@@ -376,6 +376,12 @@ impl ValueTable {
         self.allowance.set(nbytes);
     }
 
+    /// Takes back that `nbytes` bytes are kept.
+    pub fn keep_less(&mut self, nbytes: u64) {
+        let left = self.allowance.get().saturating_add(nbytes);
+        self.allowance.set(left.min(self.allowed));
+    }
+
     /// Bytes that kernels keep of what they made of constants, the tensors that were [fixed](Self::fix) among them.
     pub fn kept_nbytes(&self) -> u64 {
         self.allowed - self.allowance.get()
@@ -386,8 +392,8 @@ impl ValueTable {
         self.memory.temp.capacity()
     }
 
-    /// Lets `fill` write tensor `index` for good: it gets memory of its own and is the same in every run from then on. On an
-    /// error it stays a tensor that changes.
+    /// Lets `fill` write tensor `index` for good: it gets memory of its own and is the same in every run from then on. All views end.
+    /// On an error it is as it was, and a tensor that changes.
     ///
     /// # Errors
     /// [`TableError`], of which `fill` makes its own too.
@@ -396,10 +402,24 @@ impl ValueTable {
         index: ValueIndex,
         fill: impl FnOnce(&mut Self) -> Result<(), TableError>,
     ) -> Result<(), TableError> {
+        // Nobody may look at the old memory while it is away, nor at the new one once it is shared.
+        self.end_views();
         let tensor = self.tensor_mut(index)?;
-        *tensor = Tensor::zeros(tensor.meta().clone())?;
-        fill(self)?;
-        self.tensor_mut(index)?.make_read_only();
+        let fresh = Tensor::zeros(tensor.meta().clone())?;
+        let before = std::mem::replace(tensor, fresh);
+        let filled = fill(self);
+        let tensor = self.tensor_mut(index)?;
+        // Bytes of another tensor's are not what it will show for good.
+        let filled = filled.and_then(|()| match tensor.is_view() {
+            true => Err(TensorError::NoMemory.into()),
+            false => Ok(()),
+        });
+        match filled {
+            Ok(()) => tensor.make_read_only(),
+            Err(_) => *tensor = before,
+        }
+        self.end_views();
+        filled?;
         if let Some(constant) = self.constants.get_mut(index.position()) {
             *constant = true;
         }

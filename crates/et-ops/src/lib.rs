@@ -64,7 +64,7 @@ const PURE: &[&[Kernel]] = &[
     shape::KERNELS,
 ];
 
-/// Those of operators that may take longer, or do something else than writing a tensor.
+/// Those of operators that may take longer.
 const OTHERS: &[&[Kernel]] = &[
     matmul::KERNELS,
     norm::KERNELS,
@@ -72,12 +72,14 @@ const OTHERS: &[&[Kernel]] = &[
     scan::KERNELS,
     upsample::KERNELS,
     conv::KERNELS,
-    prim::KERNELS,
     reduce::KERNELS,
     reduce::EXTREME_KERNELS,
 ];
 
-const COUNT: usize = count(PURE) + count(OTHERS);
+/// Operators on numbers write no tensor, and some of them make names for others.
+const NUMBERS: &[Kernel] = prim::KERNELS;
+
+const COUNT: usize = NUMBERS.len() + count(PURE) + count(OTHERS);
 
 static KERNELS: [Kernel; COUNT] = flatten();
 
@@ -87,6 +89,11 @@ et_kernel::link_kernels!("et-ops", &KERNELS);
 /// All operators of this crate.
 pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
     KERNELS.iter()
+}
+
+/// This crate's kernel for the operator, if `kernel` is that: another crate may have one of the same name.
+pub(crate) fn own(kernel: &Kernel) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|own| own.is_same(kernel))
 }
 
 /// A registry of this crate's operators.
@@ -111,8 +118,13 @@ const fn count(families: &[&[Kernel]]) -> usize {
 }
 
 const fn flatten() -> [Kernel; COUNT] {
-    let mut all = [PURE[0][0]; COUNT];
-    let (mut at, mut family) = (0, 0);
+    let mut all = [NUMBERS[0]; COUNT];
+    let mut at = 0;
+    while at < NUMBERS.len() {
+        all[at] = NUMBERS[at];
+        at += 1;
+    }
+    let mut family = 0;
     while family < PURE.len() + OTHERS.len() {
         let is_pure = family < PURE.len();
         let kernels = if is_pure {
@@ -122,10 +134,13 @@ const fn flatten() -> [Kernel; COUNT] {
         };
         let mut i = 0;
         while i < kernels.len() {
-            all[at] = if is_pure {
-                kernels[i].pure()
+            let kernel = kernels[i];
+            all[at] = if is_in_place(kernel.name()) {
+                kernel
+            } else if is_pure {
+                kernel.pure()
             } else {
-                kernels[i]
+                kernel.writing_last()
             };
             at += 1;
             i += 1;
@@ -133,4 +148,17 @@ const fn flatten() -> [Kernel; COUNT] {
         family += 1;
     }
     all
+}
+
+/// Whether an operator writes its first argument, as those do whose names end with an underscore.
+const fn is_in_place(name: &str) -> bool {
+    let name = name.as_bytes();
+    let (mut at, mut end) = (0, name.len());
+    while at < name.len() {
+        if name[at] == b'.' {
+            end = at;
+        }
+        at += 1;
+    }
+    end > 0 && name[end - 1] == b'_'
 }

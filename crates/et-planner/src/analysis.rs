@@ -57,13 +57,35 @@ pub struct Analysis<'a> {
     liveness: Liveness,
 }
 
+/// The most pairs of an instruction and a value that are looked at: the analysis keeps a bit for each, a few times.
+const MOST_PAIRS: u64 = 1 << 31;
+
+/// Refuses methods that would take memory out of all proportion to their file.
+fn expect_manageable(plan: &ExecutionPlan) -> Result<(), AnalysisError> {
+    let instructions: u64 = plan
+        .chains
+        .iter()
+        .map(|chain| chain.instructions.len() as u64)
+        .sum();
+    let values = plan.values.len() as u64;
+    if instructions.saturating_mul(values) > MOST_PAIRS {
+        return Err(AnalysisError::TooLarge {
+            instructions,
+            values,
+        });
+    }
+    Ok(())
+}
+
 impl<'a> Analysis<'a> {
     /// Analyses a method.
     ///
     /// # Errors
     ///
-    /// [`AnalysisError`] for indices that name nothing, sizes that no memory has, and more than one chain.
+    /// [`AnalysisError`] for indices that name nothing, sizes that no memory has, more than one chain, and methods of many thousand
+    /// instructions and values each.
     pub fn new(plan: &'a ExecutionPlan, hints: &Hints) -> Result<Self, AnalysisError> {
+        expect_manageable(plan)?;
         let storages = Storages::new(plan)?;
         let flow = Flow::new(plan)?;
         let mut steps = step::steps(plan, &storages)?;

@@ -61,7 +61,10 @@ impl Tensor {
         };
     }
 
-    /// Ends a view, with a copy of what it showed in the tensor's own memory.
+    /// Ends a view, with a copy of what it showed in the tensor's own memory, which it gets if it has none.
+    ///
+    /// # Errors
+    /// [`TensorError::ReadOnly`] if its own bytes are shared with others, or as for an allocation and a copy; nothing changes.
     pub(crate) fn settle(&mut self, registry: &DeviceAllocatorRegistry) -> Result<(), TensorError> {
         if self.view.is_none() {
             return Ok(());
@@ -69,27 +72,41 @@ impl Tensor {
         if self.located().is_none() {
             return Err(TensorError::NoMemory);
         }
-        if self.place.is_none() {
-            let fresh = Self::allocate(self.meta.clone(), registry)?;
-            (self.place, self.allocator, self.owner) = (fresh.place, fresh.allocator, fresh.owner);
-        }
+        let fresh = match self.place {
+            None => Some(Self::allocate(self.meta.clone(), registry)?),
+            Some(_) => None,
+        };
         let nbytes = self.meta.nbytes() as u64;
         if nbytes > 0 {
-            let own = self.own().and_then(|own| own.first(nbytes));
-            let (Some(to), Some(from)) = (own, self.first(nbytes)) else {
+            let own = fresh.as_ref().map_or(self.own(), Self::own);
+            let (Some(to), Some(from)) =
+                (own.and_then(|own| own.first(nbytes)), self.first(nbytes))
+            else {
                 return Err(TensorError::NoMemory);
             };
             if !to.is_same(from) {
+                if fresh.is_none() && matches!(self.owner, Owner::Shared(_)) {
+                    return Err(TensorError::ReadOnly);
+                }
                 if to.allocator().is_some() && to.overlaps(from) {
                     return Err(TensorError::Overlap);
                 }
-                // SAFETY: both are live: the one is the tensor's, the other that of a tensor of the same table, by the view's
-                // contract; `&mut self` stands for the only use of the table. On a device they are apart by the check above.
+                // SAFETY: both are live: the one is the tensor's own, which is not shared by the check above, the other that of
+                // a tensor of the same table, by the view's contract; `&mut self` stands for the only use of the table. On a
+                // device they are apart by the check above.
                 unsafe { copy_located(to, from) }?;
             }
         }
+        if let Some(fresh) = fresh {
+            (self.place, self.allocator, self.owner) = (fresh.place, fresh.allocator, fresh.owner);
+        }
         self.view = None;
         Ok(())
+    }
+
+    /// Whether the tensor is another name for other bytes, or has its memory hidden.
+    pub(crate) fn is_view(&self) -> bool {
+        self.view.is_some()
     }
 
     /// What keeps read-only bytes alive.

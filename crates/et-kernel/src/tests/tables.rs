@@ -7,8 +7,8 @@ use super::{
     Bench, bounded, cuda, elements, fill, floats, host_table, last, own, place, push, slot,
 };
 use crate::{
-    EValue, Environment, ScalarType, SharedBytes, TableError, Tensor, TensorMeta, ValueIndex,
-    ValueTable,
+    EValue, Environment, ScalarType, SharedBytes, TableError, Tensor, TensorError, TensorMeta,
+    ValueIndex, ValueTable,
 };
 
 #[test]
@@ -374,4 +374,57 @@ fn kernels_keep_what_was_allowed_together() {
     let context = table.prepare(&[], &environment).unwrap();
     assert!(context.may_keep(6) && !context.may_keep(5) && context.may_keep(4));
     assert_eq!(table.kept_nbytes(), 10);
+}
+
+/// Views that somebody has of the tensor, or that `fill` makes, end: none of them outlives the memory it shows.
+#[test]
+fn no_view_outlives_the_memory_of_a_tensor_that_is_fixed() {
+    let environment = Environment::default();
+    let mut table = host_table(64);
+    let x = own(&mut table, Tensor::from_slice(&[1.0f32], &[1]).unwrap());
+    let view = place(&mut table, floats(&[1]), 0);
+    table.assign(view, x, &environment).unwrap();
+    let before = table.tensor(view).unwrap().place();
+    assert_eq!(before, table.tensor(x).unwrap().place());
+    table
+        .fix(x, |table| table.assign(view, x, &environment))
+        .unwrap();
+    let places = [view, x].map(|index| table.tensor(index).unwrap().place());
+    assert!(places[0] != before && places[0] != places[1]);
+}
+
+/// What fails leaves the tensor with the memory it had, and so does what would show another tensor's bytes for good.
+#[test]
+fn a_tensor_that_cannot_be_fixed_is_as_it_was() {
+    let environment = Environment::default();
+    let mut table = host_table(64);
+    let x = place(&mut table, floats(&[1]), 0);
+    let other = place(&mut table, floats(&[1]), 16);
+    let before = table.tensor(x).unwrap().place();
+    let failed = table.fix(x, |table| table.bytes_mut(ValueIndex(99)).map(drop));
+    assert!(failed.is_err());
+    let aliased = table.fix(x, |table| table.assign(x, other, &environment));
+    assert!(aliased.is_err());
+    assert_eq!(table.tensor(x).unwrap().place(), before);
+    assert!(table.is_planned(x).unwrap() && table.bytes_mut(x).is_ok());
+}
+
+/// A constant that is another name for something else is no place to keep a copy of that.
+#[test]
+fn a_view_is_never_settled_into_shared_bytes() {
+    let (bench, environment) = (Bench::new(), Environment::default());
+    let mut table = host_table(64);
+    let bytes = SharedBytes::new(vec![7u8; 4]);
+    table.push_shared(floats(&[1]), &bytes).unwrap();
+    let constant = last(&table);
+    let x = place(&mut table, floats(&[1]), 0);
+    fill(&mut table, x, &[1.0]);
+    table.assign(constant, x, &environment).unwrap();
+    let settled = table.settle(constant, bench.registry());
+    assert!(matches!(
+        settled,
+        Err(TableError::Tensor(TensorError::ReadOnly))
+    ));
+    table.end_views();
+    assert_eq!(table.tensor(constant).unwrap().bytes().unwrap(), [7; 4]);
 }

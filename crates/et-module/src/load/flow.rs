@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use et_schema::{InstructionView, PlanView, ValueView};
+use et_schema::{InstructionView, List, PlanView, ValueView};
 
-/// Comparisons of ranges that finding this out may take: so many, and more per instruction. A program that needs more is run
-/// as it is.
-const COMPARISONS: [usize; 2] = [100_000, 256];
+/// Steps that finding this out may take (a value that is named, a range that is compared): so many, and more per instruction. A
+/// program that needs more is run as it is.
+const STEPS: [usize; 2] = [100_000, 256];
 
 /// Bytes of planned memory: the buffer, and the part of it.
 type Bytes = (u32, Range<u64>);
@@ -36,18 +36,26 @@ struct Access {
 }
 
 impl Flow {
-    /// Of a method that has other chains or jumps nothing is known.
-    pub(super) fn new(plan: &PlanView<'_>) -> Self {
+    /// Of a method that has other chains or jumps nothing is known. `writes_last` says of an operator's index whether it writes its
+    /// last argument only; any other may write all of them.
+    pub(super) fn new(plan: &PlanView<'_>, writes_last: impl Fn(u32) -> bool) -> Self {
         let mut chains = plan.chains();
-        match (chains.next(), chains.next()) {
-            (Some(chain), None) => chain
-                .instructions()
-                .map(|instruction| access(plan, &instruction))
-                .collect::<Option<Vec<_>>>()
-                .and_then(|accesses| Self::of(plan, &accesses))
-                .unwrap_or_default(),
-            _ => Self::default(),
-        }
+        let (Some(chain), None) = (chains.next(), chains.next()) else {
+            return Self::default();
+        };
+        let instructions = chain.instructions();
+        let [always, each] = STEPS;
+        let mut left = Left(
+            instructions
+                .len()
+                .saturating_mul(each)
+                .saturating_add(always),
+        );
+        instructions
+            .map(|instruction| access(plan, &instruction, &writes_last, &mut left))
+            .collect::<Option<Vec<_>>>()
+            .and_then(|accesses| Self::of(plan, &accesses, &mut left))
+            .unwrap_or_default()
     }
 
     /// The value that instruction `instruction` gives and that nothing but the instructions behind it sees.
@@ -61,7 +69,7 @@ impl Flow {
         (readers.count == 1 && readers.first == instruction + 1).then_some(instruction + 1)
     }
 
-    fn of(plan: &PlanView<'_>, accesses: &[Access]) -> Option<Self> {
+    fn of(plan: &PlanView<'_>, accesses: &[Access], left: &mut Left) -> Option<Self> {
         let count = plan.num_values();
         let (mut readers, mut writers) = (vec![Readers::default(); count], vec![0usize; count]);
         for (at, access) in accesses.iter().enumerate() {
@@ -78,7 +86,7 @@ impl Flow {
                 .for_each(|&value| writers[value as usize] += 1);
         }
         let io: BTreeSet<u32> = plan.inputs().iter().chain(plan.outputs().iter()).collect();
-        let shown = Spans::new(plan, accesses).shown(plan, accesses)?;
+        let shown = Spans::new(plan, accesses).shown(plan, accesses, left)?;
         let is_result = |at: usize, value: u32| {
             let readers = &readers[value as usize];
             let read_before = readers.count > 0 && readers.first <= at;
@@ -104,49 +112,87 @@ impl Flow {
     }
 }
 
-/// What an instruction reads and writes; `None` for one that is no call of an operator or a delegate.
-fn access(plan: &PlanView<'_>, instruction: &InstructionView<'_>) -> Option<Access> {
-    let mut access = Access::default();
-    match *instruction {
-        InstructionView::Kernel { args, .. } => {
-            let args: Vec<u32> = args.iter().collect();
-            let (&last, others) = args.split_last()?;
-            access.writes = items(plan, last);
-            // The results are named before the list of them, or twice.
-            let named = others.len().saturating_sub(access.writes.len());
-            let (inputs, outputs) = others.split_at(named);
-            let inputs = inputs.iter().chain(
-                outputs
-                    .iter()
-                    .filter(|value| !access.writes.contains(value)),
-            );
-            access.reads = inputs.flat_map(|&value| items(plan, value)).collect();
-        }
-        InstructionView::Delegate { args, .. } => {
-            access.writes = args.iter().flat_map(|value| items(plan, value)).collect();
-            access.reads = access.writes.iter().copied().collect();
-        }
-        _ => return None,
+/// Steps that are left.
+struct Left(usize);
+
+impl Left {
+    fn take(&mut self, steps: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(steps)?;
+        Some(())
     }
-    Some(access)
 }
 
-/// A value, or the values of a list.
-fn items(plan: &PlanView<'_>, value: u32) -> Vec<u32> {
+/// What an instruction reads and writes; `None` for one that is no call of an operator or a delegate, or has too many values.
+fn access(
+    plan: &PlanView<'_>,
+    instruction: &InstructionView<'_>,
+    writes_last: &impl Fn(u32) -> bool,
+    left: &mut Left,
+) -> Option<Access> {
+    match *instruction {
+        InstructionView::Kernel { op, args } if writes_last(op) => of_last(plan, &args, left),
+        InstructionView::Kernel { args, .. } | InstructionView::Delegate { args, .. } => {
+            let values = all_items(plan, args.iter(), left)?;
+            Some(Access {
+                reads: values.iter().copied().collect(),
+                writes: values,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Of an operator that writes its last argument.
+fn of_last(plan: &PlanView<'_>, args: &List<'_, u32>, left: &mut Left) -> Option<Access> {
+    let args: Vec<u32> = args.iter().collect();
+    let (&last, others) = args.split_last()?;
+    let writes = items(plan, last, left)?;
+    // The results are named before the list of them, or twice.
+    let named = others.len().saturating_sub(writes.len());
+    let (inputs, outputs) = others.split_at(named);
+    let results: BTreeSet<u32> = writes.iter().copied().collect();
+    let outputs = outputs.iter().filter(|value| !results.contains(value));
+    let inputs = inputs.iter().chain(outputs).copied();
+    let reads = all_items(plan, inputs, left)?;
+    Some(Access {
+        reads: reads.into_iter().collect(),
+        writes,
+    })
+}
+
+fn all_items(
+    plan: &PlanView<'_>,
+    values: impl IntoIterator<Item = u32>,
+    left: &mut Left,
+) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    for value in values {
+        all.extend(items(plan, value, left)?);
+    }
+    Some(all)
+}
+
+/// A value, or the values of a list; `None` if they are more than steps are left.
+fn items(plan: &PlanView<'_>, value: u32, left: &mut Left) -> Option<Vec<u32>> {
     let known = |item: i64| {
         u32::try_from(item)
             .ok()
             .filter(|&item| (item as usize) < plan.num_values())
     };
-    match plan.value(value) {
+    Some(match plan.value(value) {
         Some(ValueView::TensorList(items)) => {
+            left.take(items.len())?;
             items.iter().filter_map(|item| known(item.into())).collect()
         }
         Some(ValueView::OptionalTensorList(items)) => {
+            left.take(items.len())?;
             items.iter().filter_map(|item| known(item.into())).collect()
         }
-        _ => known(value.into()).into_iter().collect(),
-    }
+        _ => {
+            left.take(1)?;
+            known(value.into()).into_iter().collect()
+        }
+    })
 }
 
 /// Where values are, and who writes there.
@@ -177,10 +223,13 @@ impl Spans {
     }
 
     /// For each instruction, whether bytes that it writes are read under another name. `None` if that takes too long.
-    fn shown(&self, plan: &PlanView<'_>, accesses: &[Access]) -> Option<Vec<bool>> {
+    fn shown(
+        &self,
+        plan: &PlanView<'_>,
+        accesses: &[Access],
+        left: &mut Left,
+    ) -> Option<Vec<bool>> {
         let mut shown = vec![false; accesses.len()];
-        let [always, each] = COMPARISONS;
-        let mut left = accesses.len().saturating_mul(each).saturating_add(always);
         let inputs: BTreeSet<u32> = plan.inputs().iter().collect();
         let reads = accesses
             .iter()
@@ -199,8 +248,9 @@ impl Spans {
                 usize::MAX
             });
             'back: for writer in (0..at).rev().chain(again) {
+                left.take(1)?;
                 for &written in &self.writes[writer] {
-                    left = left.checked_sub(1)?;
+                    left.take(1)?;
                     if written == value {
                         break 'back;
                     }

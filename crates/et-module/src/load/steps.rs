@@ -84,7 +84,11 @@ impl Loader<'_> {
             delegates,
             ..Steps::default()
         };
-        let flow = Flow::new(&self.plan);
+        let writes_last = |op: u32| {
+            let kernel = kernels.get(op as usize);
+            kernel.is_some_and(|(kernel, _)| kernel.writes_last())
+        };
+        let flow = Flow::new(&self.plan, writes_last);
         let mut scratch = 0;
         for chain in self.plan.chains() {
             let start = steps.steps.len();
@@ -182,8 +186,8 @@ impl Loader<'_> {
             return Ok(Prepared::nothing());
         };
         let named = followers.iter().map_while(|(op, arguments)| {
-            let (_, name) = kernels.get(*op as usize)?;
-            Some(Follower::new(name, arguments))
+            let (kernel, _) = kernels.get(*op as usize)?;
+            Some(Follower::new(*kernel, arguments))
         });
         let followers: Vec<_> = named.collect();
         let context = self.table.prepare(arguments, self.environment)?;
@@ -230,6 +234,9 @@ impl Loader<'_> {
                 environment,
             )?)?)
         });
+        if done.is_err() {
+            self.table.keep_less(nbytes as u64);
+        }
         done.is_ok()
     }
 }

@@ -2,7 +2,8 @@
 //! the result between two numbers costs nothing where the sums are stored.
 
 use et_kernel::{
-    Arguments, Element, KernelError, Overlap, PrepareContext, Prepared, ScalarType, TensorId,
+    Arguments, Element, Kernel, KernelError, Overlap, PrepareContext, Prepared, ScalarType,
+    TensorId,
 };
 
 use super::Plan;
@@ -93,7 +94,10 @@ fn last_stage(
     let mut best = None;
     let (mut lines, mut range, mut last) = (None, ANY, out);
     let mut followers = 0;
-    while let Some((name, next)) = context.follower(followers) {
+    while let Some((kernel, next)) = context.follower(followers) {
+        let Some(name) = crate::own(&kernel).map(Kernel::name) else {
+            break;
+        };
         let reads_it = next.tensor(0).is_ok_and(|read| read == last);
         let to = match name {
             _ if !reads_it => None,

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use et_kernel::{
-    EValue, Environment, Follower, SharedBytes, StepState, Tensor, TensorMeta, ValueIndex,
+    EValue, Environment, Follower, Kernel, SharedBytes, StepState, Tensor, TensorMeta, ValueIndex,
     ValueTable, Workers,
 };
 use et_memory::PlannedMemory;
@@ -122,8 +122,8 @@ impl Bench {
 
     fn in_one_go(&mut self) -> Vec<f32> {
         let followers = [
-            Follower::new(NORM, &self.norm),
-            Follower::new("aten::hardtanh.out", &self.activation),
+            Follower::new(*kernel(NORM), &self.norm),
+            Follower::new(*kernel("aten::hardtanh.out"), &self.activation),
         ];
         let context = self
             .table
@@ -189,12 +189,27 @@ fn results_do_not_depend_on_threads() {
     }
 }
 
+/// An operator of another crate's, under the name of one of ours, is run and not done on the way.
+#[test]
+fn what_somebody_else_does_under_our_name_is_left_to_them() {
+    let bench = Bench::new([4, 4, 1], 5, 3, 1);
+    let theirs = Kernel::new(NORM, kernel(NORM).dtypes(), |_| Ok(()));
+    let followers = [Follower::new(theirs, &bench.norm)];
+    let context = bench
+        .table
+        .prepare(&bench.convolution, &bench.environment)
+        .unwrap();
+    let prepare = kernel("aten::convolution.out").prepare().unwrap();
+    let prepared = prepare(&context.with_followers(&followers)).unwrap();
+    assert_eq!(prepared.absorbed, 0);
+}
+
 #[test]
 fn what_is_not_constant_or_does_not_fit_is_not_done_in_one_go() {
     let check = |change: fn(&mut Bench)| {
         let mut bench = Bench::new([4, 4, 1], 5, 3, 1);
         change(&mut bench);
-        let followers = [Follower::new(NORM, &bench.norm)];
+        let followers = [Follower::new(*kernel(NORM), &bench.norm)];
         let context = bench
             .table
             .prepare(&bench.convolution, &bench.environment)

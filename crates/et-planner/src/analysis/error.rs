@@ -6,6 +6,14 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AnalysisError {
+    /// The method is too large to look at each value at each instruction.
+    #[error("{instructions} instructions and {values} values are too many to be analysed together")]
+    TooLarge {
+        /// How many instructions there are.
+        instructions: u64,
+        /// How many values.
+        values: u64,
+    },
     /// Something names a value that is not there.
     #[error("{place} names value {found}, the method has {count}")]
     NoSuchValue {

@@ -589,3 +589,18 @@ fn an_output_at_the_place_of_what_was_made_in_vain_is_written() {
         clobbers(&plan, &[]);
     }
 }
+
+/// A file of a few megabytes names so many that a bit for each pair would be gigabytes.
+#[test]
+fn methods_out_of_all_proportion_are_refused() {
+    let mut forward = MethodBuilder::new("forward");
+    for number in 0..50_000 {
+        forward.int(number);
+    }
+    for _ in 0..50_000 {
+        forward.kernel("executorch_prim::add.Scalar", &[0, 1, 2]);
+    }
+    let plan = forward.finish();
+    let refused = Analysis::new(&plan, &Hints::default()).map(drop);
+    assert!(matches!(refused, Err(AnalysisError::TooLarge { .. })));
+}

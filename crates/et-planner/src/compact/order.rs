@@ -273,6 +273,14 @@ fn is_plain(name: &str) -> bool {
         "dropout",
         "multinomial",
         "uniform",
+        "poisson",
+        "rrelu",
+        "exponential",
+        "geometric",
+        "cauchy",
+        "binomial",
+        "gamma",
+        "dirichlet",
     ];
     known.iter().any(|prefix| name.starts_with(prefix))
         && !numbers.iter().any(|prefix| name.starts_with(prefix))
