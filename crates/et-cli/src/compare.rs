@@ -79,12 +79,24 @@ pub(crate) enum Mismatch {
         found: String,
         limit: f64,
         count: usize,
+        closeness: Closeness,
     },
     /// An item of a list.
     Item {
         index: usize,
         mismatch: Box<Mismatch>,
     },
+}
+
+impl Mismatch {
+    /// How far the elements are off, where it is about elements.
+    pub(crate) fn closeness(&self) -> Option<Closeness> {
+        match self {
+            Self::Element { closeness, .. } => Some(*closeness),
+            Self::Item { mismatch, .. } => mismatch.closeness(),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Mismatch {
@@ -109,6 +121,7 @@ impl fmt::Display for Mismatch {
                 found,
                 limit,
                 count,
+                closeness: _,
             } => {
                 write!(f, "at {index:?} expected {expected}, found {found} ")?;
                 write!(
@@ -261,7 +274,7 @@ impl Tally {
         elements: Elements,
         sizes: &[usize],
     ) -> Result<Closeness, Mismatch> {
-        let Some((position, _, found, expected)) = self.example else {
+        let Some((position, worst, found, expected)) = self.example else {
             return Ok(Closeness {
                 difference: self.worst,
                 relative: self.worst / magnitude,
@@ -273,6 +286,10 @@ impl Tally {
             found: found.to_string(),
             limit: self.limit,
             count: self.too_far,
+            closeness: Closeness {
+                difference: worst,
+                relative: worst / magnitude,
+            },
         })
     }
 }

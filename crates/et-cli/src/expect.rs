@@ -136,11 +136,14 @@ pub(crate) fn summary(comparisons: &[Comparison]) -> Json {
     for comparison in comparisons {
         match &comparison.result {
             Ok(closeness) => worst = worst.or_worse(*closeness),
-            Err(mismatch) => mismatches.push(json!({
-                "run": comparison.run,
-                "output": comparison.output,
-                "message": mismatch.to_string(),
-            })),
+            Err(mismatch) => {
+                worst = worst.or_worse(mismatch.closeness().unwrap_or_default());
+                mismatches.push(json!({
+                    "run": comparison.run,
+                    "output": comparison.output,
+                    "message": mismatch.to_string(),
+                }));
+            }
         }
     }
     json!({

@@ -94,7 +94,7 @@ fn finish(format: &str, json: bool, outcome: Result<Report, Failure>) -> u8 {
     let printed = stream::print(&text);
     if let Some(failure) = failure {
         if !json {
-            stream::note(format_args!("error: {}", failure.message));
+            stream::note(format_args!("error: {}", render::line(&failure.message)));
         }
         return failure.blame.exit_status();
     }

@@ -107,11 +107,27 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
 pub(crate) fn name(text: &str) -> String {
     let shown: String = text.chars().take(MAX_NAME).collect();
     let cut = if shown.len() < text.len() { "…" } else { "" };
-    let plain = shown.chars().all(|c| !c.is_control() && c != '\u{fffd}');
+    let plain = line(&shown) == shown && !shown.contains('\u{fffd}');
     match plain {
         true => format!("{shown}{cut}"),
-        false => format!("\"{}{cut}\"", shown.escape_debug()),
+        false => format!("\"{}{cut}\"", line(&shown.escape_debug().to_string())),
     }
+}
+
+/// A message in one line that cannot steer a terminal, whatever names from files are in it.
+pub(crate) fn line(text: &str) -> String {
+    // What turns the direction of writing around is no control character, and as misleading.
+    let steers =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars()
+        .map(|c| {
+            if steers(c) {
+                c.escape_unicode().to_string()
+            } else {
+                c.to_string()
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -140,6 +156,14 @@ mod tests {
         assert_eq!(name("layers.0.weight"), "layers.0.weight");
         assert_eq!(name("a\x1b[2Jb"), "\"a\\u{1b}[2Jb\"");
         assert_eq!(name(&"x".repeat(500)).chars().count(), MAX_NAME + 1);
+    }
+
+    #[test]
+    fn messages_cannot_steer_the_terminal() {
+        assert_eq!(
+            line("no µs, \u{1b}[31m\nred\u{202e}"),
+            "no µs, \\u{1b}[31m\\u{a}red\\u{202e}"
+        );
     }
 
     #[test]

@@ -93,6 +93,40 @@ pub(crate) fn check_target(target: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Refuses results that would take the place of each other, or of what the command reads.
+pub(crate) fn expect_apart<'a>(
+    results: impl IntoIterator<Item = &'a Path>,
+    read: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), Failure> {
+    let mut taken: Vec<(PathBuf, &Path)> = read.into_iter().map(|it| (resolved(it), it)).collect();
+    for result in results {
+        let place = resolved(result);
+        if let Some((_, other)) = taken.iter().find(|(taken, _)| *taken == place) {
+            let (result, other) = (result.display(), other.display());
+            return Err(Failure::usage(format!(
+                "{result} would be written over {other}: choose another file for the result"
+            )));
+        }
+        taken.push((place, result));
+    }
+    Ok(())
+}
+
+/// The path without links and dots, as far as it is there.
+fn resolved(path: &Path) -> PathBuf {
+    if let Ok(path) = path.canonicalize() {
+        return path;
+    }
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
+
 fn open(place: &Path) -> io::Result<Out> {
     let before = place.metadata().ok();
     if before.as_ref().is_some_and(std::fs::Metadata::is_dir) {

@@ -42,13 +42,14 @@ impl EventHook for Watchers {
 
 impl Session {
     /// Loads the program and its data; methods are loaded when they are called.
-    pub(crate) fn open(args: &ProgramArgs) -> Result<Self, Failure> {
-        Self::with(args, devices(args), Vec::new())
+    pub(crate) fn open(args: &ProgramArgs, source: &Source) -> Result<Self, Failure> {
+        Self::with(args, source.clone(), devices(args), Vec::new())
     }
 
     /// As [`open`](Self::open), watched by a recorder and by all `others`.
     pub(crate) fn watched(
         args: &ProgramArgs,
+        source: &Source,
         others: Vec<Arc<dyn EventHook>>,
     ) -> Result<(Self, Arc<Recorder>), Failure> {
         let log = Arc::new(TraceLog::default());
@@ -59,16 +60,17 @@ impl Session {
         let recorder = Arc::new(Recorder::new(log));
         let mut watchers: Vec<Arc<dyn EventHook>> = vec![Arc::clone(&recorder) as _];
         watchers.extend(others);
-        Ok((Self::with(args, Some(devices), watchers)?, recorder))
+        let session = Self::with(args, source.clone(), Some(devices), watchers)?;
+        Ok((session, recorder))
     }
 
     /// With devices of its own, or those of the process.
     fn with(
         args: &ProgramArgs,
+        source: Source,
         devices: Option<DeviceAllocatorRegistry>,
         watchers: Vec<Arc<dyn EventHook>>,
     ) -> Result<Self, Failure> {
-        let source = Source::open(&args.file)?;
         let simulated = args.simulate.is_some();
         let failure = |error: Error| error::failure(&source.name(), simulated, &error);
         let program = Program::load(source.clone()).map_err(failure)?;

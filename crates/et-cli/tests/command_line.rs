@@ -377,6 +377,8 @@ fn a_wrong_output_is_a_failure_that_names_the_element() {
         message.contains("run 0, output 0: at [1, 2] expected 2"),
         "{message}"
     );
+    let table = text(&output.stdout);
+    assert!(!table.contains("worst difference 0,"), "{table}");
     let wide = [&calls[..], &["--tol", "FLOAT=100"]].concat();
     assert_eq!(run_on_device(&wide).status.code(), Some(0));
 }
@@ -525,4 +527,42 @@ fn too_little_memory_is_an_error_of_the_machine() {
     );
     let output = limited(&fixtures().join("linear/model.pte"));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_program_is_timed_from_standard_input() {
+    let output = Command::new(env!("CARGO_BIN_EXE_et"))
+        .args(["bench", "-", "--iterations", "2"])
+        .stdin(std::fs::File::open(fixtures().join("linear/model.pte")).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn results_never_take_the_place_of_what_was_read_or_of_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let [model, other] = ["model.pte", "other"].map(|name| folder.path().join(name));
+    std::fs::copy(fixtures().join("linear/model.pte"), &model).unwrap();
+    let before = std::fs::read(&model).unwrap();
+    let [model, other] = [&model, &other].map(|path| path.to_str().unwrap());
+    let over = "would be written over";
+    check_failure(&["run", model, "--trace", model], 2, over);
+    check_failure(&["run", model, "--profile", model], 2, over);
+    check_failure(
+        &["run", model, "--trace", other, "--profile", other],
+        2,
+        over,
+    );
+    check_failure(&["inspect", model, "--svg", model], 2, over);
+    check_failure(&["plan", model, "-o", other, "--svg", model], 2, over);
+    check_failure(&["plan", model, "-o", other, "--svg", other], 2, over);
+    // A picture that cannot be written leaves the program alone.
+    check_failure(
+        &["plan", model, "-o", other, "--svg", "no/such/folder/x.svg"],
+        1,
+        "cannot write",
+    );
+    assert!(!Path::new(other).exists());
+    assert_eq!(std::fs::read(model).unwrap(), before);
 }

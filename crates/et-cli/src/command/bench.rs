@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::progress::Counter;
 use crate::report::Report;
 use crate::session::{self, Session};
+use crate::source::Source;
 use et_module::{Error, Method, Module, Program};
 use et_schema::ByteSource;
 use serde_json::Value as Json;
@@ -45,12 +46,14 @@ impl Times {
 
 /// Times a program; its inputs are made up.
 pub(crate) fn run(args: &BenchArgs) -> Result<Report, Failure> {
-    let mut session = Session::open(&args.program)?;
+    // Opened once: standard input cannot be read again.
+    let source = Source::open(&args.program.file)?;
+    let mut session = Session::open(&args.program, &source)?;
     let name = session.default_method(args.method.as_deref())?;
     let clock = Clock::new(args);
     let mut times = Vec::new();
 
-    let (source, failure) = (session.source().clone(), session.failures());
+    let failure = session.failures();
     let load_program = |_: &mut ()| Program::load(source.clone()).map(drop);
     let load_program = clock.time("loading the program", &mut (), |_| Ok(()), load_program);
     times.push(("load program", load_program.map_err(&failure)?));
@@ -90,7 +93,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report, Failure> {
     let map = session.module().environment().device_map.clone();
     let plan = meta.memory_plan(&map).map_err(&failure)?;
     let planned = plan.needed_per_device().into_iter();
-    let (mut watched, recorder) = Session::watched(&args.program, Vec::new())?;
+    let (mut watched, recorder) = Session::watched(&args.program, &source, Vec::new())?;
     watched.call(&name, &values, &specs, (1, false), || recorder.begin_run())?;
     let bench = Bench {
         file: session.name(),

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 pub(crate) fn run(args: &InspectArgs) -> Result<Report, Failure> {
     if let Some(svg) = &args.svg {
         replacement::check_target(svg)?;
+        replacement::expect_apart([svg.as_path()], [args.file.as_path()])?;
     }
     let source = Source::open(&args.file)?;
     if args.program {

@@ -17,13 +17,20 @@ use et_schema::write::{ByteSink, FileSegments, WriteError, WriteOptions, write_p
 use et_schema::{ByteSource, SourceError, VerifiedProgram};
 use request::Request;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Plans a program and writes it; OUT is whole or as it was.
 pub(crate) fn run(args: &PlanArgs) -> Result<Report, Failure> {
     for target in args.output.iter().chain(&args.svg) {
         replacement::check_target(target)?;
     }
+    // A program may take its own place, a picture may not.
+    let pictures = args.svg.iter().map(PathBuf::as_path);
+    let programs = [Some(&args.file), args.output.as_ref()];
+    replacement::expect_apart(
+        pictures,
+        programs.into_iter().flatten().map(PathBuf::as_path),
+    )?;
     let source = Source::open(&args.file)?;
     let verified = VerifiedProgram::read(&source).map_err(|error| source.refused(&error))?;
     let before = Program::from_verified(&verified)
@@ -32,12 +39,17 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Report, Failure> {
     let mut after = before.clone();
     let changed = change_all(&source, &mut after, &request, args)?;
     let mut report = account::report(args, &before, &after, &changed);
+    // The program comes last: whatever fails before leaves it as it was.
+    let mut drawn = Report::default();
+    if let Some(svg) = &args.svg {
+        draw(&source.name(), &after, svg, &mut drawn)
+            .map_err(|failure| failure.after(report.clone()))?;
+    }
     let written = write(args, &source, &verified, &after);
     let nbytes = written.map_err(|failure| failure.after(report.clone()))?;
     account::add_file(&mut report, args, ByteSource::len(&source), nbytes);
-    if let Some(svg) = &args.svg {
-        draw(&source.name(), &after, svg, &mut report)?;
-    }
+    report.text.push_str(&drawn.text);
+    report.fields.extend(drawn.fields);
     Ok(report)
 }
 

@@ -8,13 +8,17 @@ use crate::compare::Tolerances;
 use crate::expect::{self, Comparison, Expectation};
 use crate::failure::Failure;
 use crate::inputs;
+use crate::literal::Input;
 use crate::profile::Profiler;
+use crate::replacement;
 use crate::report::{Report, pretty};
 use crate::results::{self, Results};
 use crate::session::{self, Session};
+use crate::source::Source;
 use crate::trace::Recorder;
 use crate::value::Value;
 use et_kernel::EventHook;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// One call and what came of it.
@@ -32,13 +36,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
             and --output-dir";
         return Err(Failure::usage(message));
     }
+    let results = args.trace.iter().chain(&args.profile);
+    replacement::expect_apart(results.map(PathBuf::as_path), read(args))?;
     let expectation = args.expect.as_deref().map(Expectation::open).transpose()?;
     let calls = args.calls.as_deref().map(Calls::read).transpose()?;
     let profiler = args.profile.as_ref().map(|_| Arc::new(Profiler::new()));
     let watchers = profiler
         .iter()
         .map(|it| Arc::clone(it) as Arc<dyn EventHook>);
-    let (mut session, recorder) = Session::watched(&args.program, watchers.collect())?;
+    let source = Source::open(&args.program.file)?;
+    let (mut session, recorder) = Session::watched(&args.program, &source, watchers.collect())?;
     let mut runs = Vec::new();
     let outcome = make_calls(args, &mut session, &recorder, calls.as_ref(), &mut runs);
     let trace = recorder.document();
@@ -57,6 +64,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
         Some(expectation) => check(args, &expectation, &runs, report),
         None => Ok(report),
     }
+}
+
+/// The files that the command reads.
+fn read(args: &RunArgs) -> impl Iterator<Item = &Path> {
+    let inputs = args.input.iter().filter_map(|input| match input {
+        Input::File(file) => Some(file.as_path()),
+        Input::Literal(_) => None,
+    });
+    let files = [&args.program.file].into_iter().chain(&args.program.data);
+    files.chain(&args.calls).map(PathBuf::as_path).chain(inputs)
 }
 
 fn make_calls(

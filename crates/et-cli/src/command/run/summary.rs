@@ -173,7 +173,15 @@ pub(super) fn comparisons(comparisons: &[Comparison]) -> String {
                     number(closeness.relative),
                 ]
             }
-            Err(mismatch) => [format!("DIFFERENT: {mismatch}"), "-".into(), "-".into()],
+            Err(mismatch) => {
+                let closeness = mismatch.closeness();
+                worst = worst.or_worse(closeness.unwrap_or_default());
+                let [difference, relative] = match closeness {
+                    Some(closeness) => [number(closeness.difference), number(closeness.relative)],
+                    None => ["-".into(), "-".into()],
+                };
+                [format!("DIFFERENT: {mismatch}"), difference, relative]
+            }
         };
         section.row([
             comparison.run.to_string(),
