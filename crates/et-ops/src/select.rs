@@ -194,6 +194,12 @@ fn repeat_interleave(context: &mut KernelContext<'_>) -> Result<(), KernelError>
 fn gated(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 2)?);
     expect_same_dtype(context, out, input)?;
+    if out == input {
+        // Its new shape would be the input's as well.
+        return Err(KernelError::invalid(
+            "a gate of half the size in place of its input",
+        ));
+    }
     let mut sizes: Sizes = context.meta(input).sizes().into();
     let dim = dim_index("dimension", context.int(1)?, sizes.len())?;
     match sizes.get_mut(dim) {

@@ -299,6 +299,12 @@ fn triangles_masks_gates() {
         .int(1)
         .out(F, 2)
         .gives_about(&[1., 4.], &[1, 2], 1e-6);
+    // In place the input would shrink while it is read.
+    Op::new("aten::glu.out")
+        .out(F, 2)
+        .int(0)
+        .again(0)
+        .fails("kernel.invalid-argument");
     Op::new("aten::repeat_interleave.Tensor_out")
         .tensor(&[2i64, 0, 1], &[3])
         .none()
