@@ -1,7 +1,9 @@
 //! The device-generic copy operators on CUDA devices.
 
 use crate::{Calls, Machine, calls, calls_since, device};
-use et_device::{Device, DeviceAllocator, DeviceError, DeviceToDevice, StreamHandle};
+use et_device::{
+    Device, DeviceAllocator, DeviceAllocatorRegistry, DeviceError, DeviceToDevice, StreamHandle,
+};
 use et_kernel::{
     COPY_KERNELS, Dynamism, Environment, KernelError, ScalarType, Tensor, TensorMeta, ValueIndex,
     ValueTable,
@@ -139,7 +141,8 @@ fn r_copy_02_an_output_that_is_too_small_is_left_as_it_was() {
 #[test]
 fn r_copy_03_without_an_allocator_the_devices_type_is_named() {
     let machine = Machine::new();
-    let lonely = Environment::default();
+    // The registry of the process may have an allocator that some other crate was linked for.
+    let lonely = Environment::default().with_devices(DeviceAllocatorRegistry::new());
     let there = machine.up(&numbers(&[4]), 0);
     let wanting = [
         (H2D, numbers(&[4]), machine.target(bounded(&[8]), device(0))),
