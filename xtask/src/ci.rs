@@ -102,8 +102,8 @@ fn tests(kinds: &[&str]) -> Result<()> {
         ));
         command.args(["test", "--workspace"]);
         if kinds.is_empty() {
-            // Doc tests are a step of their own.
-            command.arg("--all-targets");
+            // Doc tests are a step of their own, and benches were built: run unoptimised they say nothing.
+            command.args(["--lib", "--bins", "--tests", "--examples"]);
         }
     }
     show_and_run(command.args(kinds))

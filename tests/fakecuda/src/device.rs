@@ -39,11 +39,10 @@ pub fn devices(count: usize) -> Vec<Device> {
         free = RETURNED.wait(free).unwrap_or_else(PoisonError::into_inner);
     }
     let at = free.len() - count;
-    free.split_off(at)
-        .into_iter()
-        .rev()
-        .map(Device::new)
-        .collect()
+    let mut taken = free.split_off(at);
+    // They came back in any order.
+    taken.sort_unstable();
+    taken.into_iter().map(Device::new).collect()
 }
 
 /// Waits for a free device and takes it.

@@ -197,3 +197,14 @@ fn peer_copies_name_the_contexts_that_own_the_memory() {
     drop(b);
     drop(a);
 }
+
+/// However devices were given back before, they are handed out by their numbers.
+#[test]
+fn devices_come_in_the_order_of_their_ordinals() {
+    let count = fakecuda::device_count();
+    for _ in 0..2 {
+        let devices = fakecuda::devices(count);
+        let ordinals: Vec<usize> = devices.iter().map(fakecuda::Device::ordinal).collect();
+        assert_eq!(ordinals, (0..count).collect::<Vec<_>>());
+    }
+}
