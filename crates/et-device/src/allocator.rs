@@ -1,5 +1,6 @@
 //! What a device must be able to do.
 
+use core::any::TypeId;
 use core::fmt;
 
 use crate::{
@@ -37,10 +38,21 @@ const STAGING: usize = 4096;
 /// Callers rely on this for memory safety. An implementation must see to it that
 /// - a span from `allocate` is at least as long and as aligned as asked for, and overlaps no other live block;
 /// - it stays usable until it is given to `deallocate`, however long the allocator's other blocks live;
-/// - copies read and write the given bytes only, and `copy_device_to_host` writes all of `dst` or returns an error.
-pub unsafe trait DeviceAllocator: Send + Sync {
+/// - copies read and write the given bytes only, and `copy_device_to_host` writes all of `dst` or returns an error;
+/// - [`identity`](Self::identity) is the default, or that of the allocator that every call is passed on to.
+pub unsafe trait DeviceAllocator: Send + Sync + 'static {
     /// The type of all devices that this allocator serves.
     fn device_type(&self) -> DeviceType;
+
+    /// Which allocator's blocks these are: equal addresses of equal identities are the same bytes, and those of others are not.
+    /// A wrapper that passes spans on as they are passes this on too.
+    fn identity(&self) -> AllocatorIdentity {
+        AllocatorIdentity {
+            address: core::ptr::from_ref(self).addr(),
+            // Allocators without fields may share an address.
+            kind: TypeId::of::<Self>(),
+        }
+    }
 
     /// How many devices there are.
     ///
@@ -275,6 +287,13 @@ pub unsafe trait DeviceAllocator: Send + Sync {
             operation,
         }
     }
+}
+
+/// Tells an allocator from all others that live at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AllocatorIdentity {
+    address: usize,
+    kind: TypeId,
 }
 
 impl fmt::Debug for dyn DeviceAllocator {

@@ -57,7 +57,7 @@ mod slot;
 mod sync;
 
 pub use address::{Alignment, DevicePtr, DeviceSpan, SpanError};
-pub use allocator::DeviceAllocator;
+pub use allocator::{AllocatorIdentity, DeviceAllocator};
 pub use device::{Device, DeviceIndex, DeviceType, InvalidDevice, ParseDeviceError};
 pub use error::DeviceError;
 #[cfg(feature = "alloc")]

@@ -35,19 +35,10 @@ impl AllocatorHandle {
         Self(Inner::Shared(allocator))
     }
 
-    /// Whether the two are certainly handles on one allocator, which may then copy between blocks of both in one call.
+    /// Whether blocks of the two are blocks of one allocator, which may then copy between them in one call: their
+    /// [identities](DeviceAllocator::identity) are equal.
     pub fn is_same(&self, other: &Self) -> bool {
-        // Methods are compared too, as allocators without fields may share an address.
-        let (one, two): (*const dyn DeviceAllocator, *const dyn DeviceAllocator) =
-            (&raw const **self, &raw const **other);
-        core::ptr::eq(one, two)
-    }
-
-    /// Whether the two are handles on different allocators. Spans of one may still be spans of the other, if it is a wrapper that passes
-    /// calls on.
-    pub fn is_other(&self, other: &Self) -> bool {
-        // One allocator's table of methods may exist twice, so methods say nothing here.
-        !core::ptr::addr_eq(&raw const **self, &raw const **other)
+        self.identity() == other.identity()
     }
 }
 

@@ -59,20 +59,20 @@ impl<'a> Located<'a> {
 
     /// Whether the two are certainly the same bytes.
     pub fn is_same(self, other: Self) -> bool {
-        let reached_alike = match (self.allocator(), other.allocator()) {
-            (Some(one), Some(two)) => one.is_same(two),
-            (one, two) => one.is_none() && two.is_none(),
-        };
-        reached_alike && self.place() == other.place()
+        self.is_of_same(other) && self.place() == other.place()
     }
 
     /// Whether the two may have a byte in common. Equal addresses of different allocators are different bytes.
     pub fn overlaps(self, other: Self) -> bool {
-        let apart = match (self.allocator(), other.allocator()) {
-            (Some(one), Some(two)) => one.is_other(two),
-            (one, two) => one.is_some() || two.is_some(),
-        };
-        !apart && self.place().overlaps(&other.place())
+        self.is_of_same(other) && self.place().overlaps(&other.place())
+    }
+
+    /// Whether both are on the host, or blocks of one allocator.
+    fn is_of_same(self, other: Self) -> bool {
+        match (self.allocator(), other.allocator()) {
+            (Some(one), Some(two)) => one.is_same(two),
+            (one, two) => one.is_none() && two.is_none(),
+        }
     }
 
     /// The first `nbytes` bytes, if there are so many.

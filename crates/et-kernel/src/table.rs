@@ -4,6 +4,7 @@ mod error;
 mod exchange;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use et_memory::{Arena, MemoryError, MemoryManager, PlannedMemory, PlannedMemoryId, PlannedSlot};
@@ -343,11 +344,10 @@ impl ValueTable {
 
     /// Where the tensors among some values are, for events. A value that is named again counts where it was first.
     pub fn argument_places(&self, arguments: &[ValueIndex]) -> Vec<ArgumentPlace> {
-        let first =
-            |&(position, index): &(usize, &ValueIndex)| !arguments[..position].contains(index);
-        let places = arguments.iter().enumerate().filter(first);
-        places
-            .filter_map(|(_, &index)| Some(self.tensor(index).ok()?.argument_place()))
+        let mut seen = BTreeSet::new();
+        let first = arguments.iter().filter(|index| seen.insert(**index));
+        first
+            .filter_map(|&index| Some(self.tensor(index).ok()?.argument_place()))
             .collect()
     }
 

@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use et_device::{
-    AllocationRequest, AllocatorHandle, DeviceAllocator, DeviceError, DeviceIndex, DeviceSpan,
+    AllocationRequest, AllocatorHandle, AllocatorIdentity, DeviceAllocator, DeviceError, DeviceIndex, DeviceSpan,
     DeviceToDevice, DeviceToHost, DeviceType, HostToDevice, MemoryInfo, StreamHandle,
 };
 
@@ -113,6 +113,10 @@ const fn moved(copy: &DeviceToDevice) -> TraceEvent {
 unsafe impl DeviceAllocator for RecordingAllocator {
     fn device_type(&self) -> DeviceType {
         self.inner.device_type()
+    }
+
+    fn identity(&self) -> AllocatorIdentity {
+        self.inner.identity()
     }
 
     fn device_count(&self) -> Result<u32, DeviceError> {

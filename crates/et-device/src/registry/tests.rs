@@ -176,3 +176,65 @@ fn r_reg_07_a_registry_keeps_its_shared_allocators_alive() {
     drop(registry);
     assert_eq!(Arc::strong_count(&allocator), 1);
 }
+
+/// Two types without fields, whose values may share an address.
+mod without_fields {
+    use super::*;
+
+    macro_rules! allocator {
+        ($name:ident) => {
+            pub(super) struct $name;
+
+            // SAFETY: there is no block that it hands out.
+            unsafe impl DeviceAllocator for $name {
+                fn device_type(&self) -> DeviceType {
+                    DeviceType::CUDA
+                }
+                fn device_count(&self) -> Result<u32, DeviceError> {
+                    Ok(0)
+                }
+                fn allocate(&self, _: &AllocationRequest) -> Result<DeviceSpan, DeviceError> {
+                    Err(self.unsupported("allocate"))
+                }
+                unsafe fn deallocate(
+                    &self,
+                    _: DeviceSpan,
+                    _: DeviceIndex,
+                ) -> Result<(), DeviceError> {
+                    Err(self.unsupported("deallocate"))
+                }
+                unsafe fn copy_host_to_device(
+                    &self,
+                    _: HostToDevice<'_>,
+                ) -> Result<(), DeviceError> {
+                    Err(self.unsupported("copy"))
+                }
+                unsafe fn copy_device_to_host(
+                    &self,
+                    _: DeviceToHost<'_>,
+                ) -> Result<(), DeviceError> {
+                    Err(self.unsupported("copy"))
+                }
+            }
+        };
+    }
+
+    allocator!(One);
+    allocator!(Two);
+}
+
+#[test]
+fn handles_are_on_the_same_allocator_if_its_identity_is() {
+    let (one, two) = (fixed(1), fixed(1));
+    assert!(one.is_same(&one.clone()) && !one.is_same(&two));
+
+    #[repr(C)]
+    struct Both(without_fields::One, without_fields::Two);
+    static BOTH: Both = Both(without_fields::One, without_fields::Two);
+    assert_eq!((&raw const BOTH.0).addr(), (&raw const BOTH.1).addr());
+    let (one, two) = (
+        AllocatorHandle::from_static(&BOTH.0),
+        AllocatorHandle::from_static(&BOTH.1),
+    );
+    assert!(one.is_same(&one.clone()) && !one.is_same(&two));
+}

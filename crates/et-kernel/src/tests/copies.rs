@@ -1,11 +1,14 @@
 //! Copies between the host and devices: as methods of tensors and as operators.
 
-use et_device::{Device, DeviceIndex};
-use et_sim::Operation;
+use std::sync::Arc;
+
+use et_device::{AllocatorHandle, Device, DeviceIndex, DeviceType};
+use et_sim::{Operation, RecordingAllocator, TraceLog};
 
 use super::{Bench, OTHER, bounded, call, cuda, floats, host_table, own};
 use crate::{
-    Arguments, COPY_KERNELS, Environment, KernelError, ScalarType, Tensor, TensorError, TensorMeta,
+    Arguments, COPY_KERNELS, Environment, KernelError, Located, ScalarType, Tensor, TensorError,
+    TensorMeta,
 };
 
 fn six() -> Tensor {
@@ -87,6 +90,26 @@ fn memory_is_reached_through_its_own_allocator_whatever_the_registry() {
     table.zero_owned(one).unwrap();
     let host = table.tensor(two).unwrap().to_host().unwrap();
     assert_eq!(host.as_slice::<f32>().unwrap(), [0.0; 6]);
+}
+
+/// A wrapper that passes calls on hands out the same bytes as what it wraps.
+#[test]
+fn memory_is_the_same_through_a_wrapper_of_its_allocator() {
+    let bench = Bench::new();
+    let wrapped = bench.registry().get(DeviceType::CUDA).unwrap();
+    let log = Arc::new(TraceLog::default());
+    let wrapper = AllocatorHandle::from(Arc::new(RecordingAllocator::new(wrapped.clone(), log)));
+    let there = six().to_device(cuda(0), bench.registry()).unwrap();
+    let place = there.located().unwrap().place();
+    let bare = Located::new(place, Some(wrapped)).unwrap();
+    let watched = Located::new(place, Some(&wrapper)).unwrap();
+    assert!(bare.is_same(watched) && watched.overlaps(bare));
+    assert!(watched.first(8).unwrap().overlaps(bare));
+
+    let elsewhere = Bench::new();
+    let other = elsewhere.registry().get(DeviceType::CUDA).unwrap();
+    let other = Located::new(place, Some(other)).unwrap();
+    assert!(!other.is_same(watched) && !other.overlaps(watched) && !watched.overlaps(other));
 }
 
 /// Exchanged memory takes its allocator along.
