@@ -17,6 +17,15 @@ pub use trace::{Recorder, first_difference};
 // The operators of the recorded programs.
 use et_ops as _;
 
+/// An error and its causes in one line, as a person sees them.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    chain
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
 /// The Rust in the pages for people is compiled, and run where it says nothing else.
 #[cfg(doctest)]
 mod pages {

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use et_kernel::{Environment, Tensor};
-use et_module::{Error, ErrorKind, MappedSource, Method, PageLock, Program, Value};
+use et_module::{ErrorKind, MappedSource, Method, PageLock, Program, Value};
 use et_schema::builder::{MethodBuilder, ProgramBuilder};
 use et_schema::owned::Tensor as FileTensor;
 use et_schema::{Dynamism, ScalarType};
-use et_tests::{Case, Simulation};
+use et_tests::{Case, Simulation, with_causes};
 
 const CUDA: i8 = 1;
 
@@ -42,13 +42,6 @@ fn check_relu(method: &mut Method) {
     method.execute().unwrap();
     let output = method.output_tensor(0).unwrap();
     assert_eq!(output.as_slice::<f32>().unwrap(), [0.0, 2.0]);
-}
-
-fn with_causes(error: &Error) -> String {
-    let first: &dyn std::error::Error = error;
-    let chain = std::iter::successors(Some(first), |error| error.source());
-    let texts: Vec<_> = chain.map(ToString::to_string).collect();
-    texts.join(": ")
 }
 
 /// More than any machine has: 2^62 bytes. The process goes on and loads another program.

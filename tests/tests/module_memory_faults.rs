@@ -81,11 +81,8 @@ fn check(runs: &[Run], results: &[Vec<Value>]) {
 }
 
 fn is_memory(error: &Error) -> bool {
-    let first: &dyn std::error::Error = error;
-    let chain = std::iter::successors(Some(first), |error| error.source());
-    let text: Vec<String> = chain.map(ToString::to_string).collect();
-    text.iter()
-        .any(|text| text.contains("memory") || text.contains("allocate"))
+    let text = et_tests::with_causes(error);
+    text.contains("memory") || text.contains("allocate")
 }
 
 /// Refuses block after block; how many there were.

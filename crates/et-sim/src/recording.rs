@@ -4,8 +4,9 @@ use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use et_device::{
-    AllocationRequest, AllocatorHandle, AllocatorIdentity, DeviceAllocator, DeviceError, DeviceIndex, DeviceSpan,
-    DeviceToDevice, DeviceToHost, DeviceType, HostToDevice, MemoryInfo, StreamHandle,
+    AllocationRequest, AllocatorHandle, AllocatorIdentity, DeviceAllocator, DeviceError,
+    DeviceIndex, DeviceSpan, DeviceToDevice, DeviceToHost, DeviceType, HostToDevice, MemoryInfo,
+    StreamHandle,
 };
 
 use crate::TraceEvent;
