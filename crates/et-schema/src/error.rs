@@ -196,6 +196,12 @@ pub enum StructureErrorKind {
         /// Bytes expected.
         expected: u64,
     },
+    /// The layout given is that of another kind of file.
+    #[error("the layout given is that of a {found} file")]
+    Layout {
+        /// What the layout is for.
+        found: FileKind,
+    },
     /// A fault that this version has no words for.
     #[error("{0}")]
     Other(String),
@@ -214,6 +220,7 @@ impl StructureErrorKind {
             Self::Expands { .. } => "schema.flatbuffer-expands",
             Self::TooLong { .. } => "schema.flatbuffer-too-long",
             Self::Length { .. } => "schema.flatbuffer-length",
+            Self::Layout { .. } => "schema.flatbuffer-layout",
             Self::Other(_) => "schema.flatbuffer-damaged",
         }
     }

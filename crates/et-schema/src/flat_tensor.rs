@@ -197,7 +197,7 @@ impl<'a> FlatTensorView<'a> {
 }
 
 /// A named blob.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub struct FlatTensorEntry<'a> {
     /// The name.
     pub key: &'a str,
@@ -218,7 +218,7 @@ impl<'a> FlatTensorEntry<'a> {
 }
 
 /// The layout of a tensor in a tensor data file.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub struct TensorLayoutView<'a>(ptd::TensorLayout<'a>);
 
 impl<'a> TensorLayoutView<'a> {

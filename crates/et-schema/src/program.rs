@@ -134,7 +134,8 @@ impl VerifiedProgram {
     /// Takes a program as verified without looking.
     ///
     /// # Errors
-    /// [`ReadError::Structure`] if `bytes` are not as many as `layout` says.
+    /// [`ReadError::Structure`] if `bytes` are not as many as `layout` says, or `layout` is that of
+    /// another kind of file.
     ///
     /// # Safety
     /// `bytes` must be the FlatBuffer part of a file for which [`verify`](Self::verify) succeeds.
@@ -174,10 +175,15 @@ pub(crate) fn check_extent(
 ) -> Result<(), StructureError> {
     let expected = layout.flatbuffer_range().end;
     let found = file_len(bytes.len());
-    if found == expected && layout.kind() == file {
+    let kind = if layout.kind() != file {
+        StructureErrorKind::Layout {
+            found: layout.kind(),
+        }
+    } else if found != expected {
+        StructureErrorKind::Length { found, expected }
+    } else {
         return Ok(());
-    }
-    let kind = StructureErrorKind::Length { found, expected };
+    };
     Err(StructureError {
         file,
         path: String::new(),
@@ -195,6 +201,8 @@ pub(crate) fn read_flatbuffer<S: ByteSource + ?Sized>(
     let head = head.get_mut(..there).unwrap_or_default();
     source.read_at(0, head)?;
     let layout = layout(head, len)?;
+    // Before memory is taken for what could not be verified.
+    structure::expect_addressable(layout.kind(), layout.flatbuffer_range().end)?;
     let mut bytes = AlignedBytes::zeroed(layout.flatbuffer_range().end)?;
     source.read_at(0, bytes.as_mut_slice())?;
     Ok((bytes, layout))

@@ -45,6 +45,24 @@ impl Root for ptd::FlatTensor<'_> {
     const SHAPE: &'static Shape = &shape::FLAT_TENSOR;
 }
 
+/// Refuses what is longer than the offsets of a FlatBuffer reach.
+pub(crate) fn expect_addressable(file: FileKind, len: u64) -> Result<(), StructureError> {
+    let limit = u64::from(u32::MAX);
+    if len <= limit {
+        return Ok(());
+    }
+    Err(StructureError {
+        file,
+        path: String::new(),
+        kind: StructureErrorKind::TooLong { len, limit },
+    })
+}
+
+/// The bytes that something of `len` bytes may expand to.
+pub(crate) fn expansion_limit(len: usize) -> usize {
+    len.saturating_mul(EXPANSION).saturating_add(FREE)
+}
+
 /// Verifies `bytes` as a FlatBuffer whose root is a `T`.
 pub(crate) fn verify<T: Root>(bytes: &[u8]) -> Result<(), StructureError> {
     let error = |kind| StructureError {
@@ -53,16 +71,13 @@ pub(crate) fn verify<T: Root>(bytes: &[u8]) -> Result<(), StructureError> {
         kind,
     };
     let len = file_len(bytes.len());
-    let limit = u64::from(u32::MAX);
-    if len > limit {
-        return Err(error(StructureErrorKind::TooLong { len, limit }));
-    }
+    expect_addressable(T::FILE, len)?;
     let root = bytes.first_chunk().copied().map_or(0, u32::from_le_bytes);
     let after_identifier = 8..=len.saturating_sub(4);
     if !after_identifier.contains(&u64::from(root)) {
         return Err(error(StructureErrorKind::Root { offset: root, len }));
     }
-    let limit = bytes.len().saturating_mul(EXPANSION).saturating_add(FREE);
+    let limit = expansion_limit(bytes.len());
     match walk(bytes, T::SHAPE, limit) {
         Ok(()) => {
             debug_assert_eq!(
@@ -95,7 +110,7 @@ fn explain<T: Root>(bytes: &[u8]) -> Option<StructureError> {
     let options = VerifierOptions {
         max_depth: 64,
         max_tables: usize::MAX,
-        max_apparent_size: len.saturating_mul(4 * EXPANSION).saturating_add(4 * FREE),
+        max_apparent_size: expansion_limit(len).saturating_mul(4),
         ignore_missing_null_terminator: false,
     };
     let mut verifier = Verifier::new(&options, bytes);

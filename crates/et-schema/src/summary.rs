@@ -6,6 +6,7 @@
 
 mod data;
 mod method;
+mod room;
 mod value;
 
 use alloc::string::{String, ToString};
@@ -20,6 +21,7 @@ pub use value::{
     AllocationSummary, DeviceName, DeviceSummary, ScalarSummary, TensorSummary, ValueSummary,
 };
 
+use self::room::Room;
 use crate::container::{Bytes, FileKind, PteHeader};
 use crate::flat_tensor::{ParsedFlatTensor, TensorLayoutView};
 use crate::owned::{NamedData, SubsegmentOffsets};
@@ -29,6 +31,7 @@ use crate::view::SubsegmentView;
 /// What is in a program.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct ProgramSummary {
     /// The four bytes that say which format and version this is.
     pub file_identifier: String,
@@ -59,6 +62,7 @@ impl ProgramSummary {
     /// The summary of a program.
     pub fn new(program: &ParsedProgram) -> Self {
         let root = program.root();
+        let mut room = Room::of_file(program.flatbuffer().len());
         Self {
             file_identifier: identifier(program.flatbuffer()),
             extended_header: program.layout().pte_header().map(HeaderSummary::new),
@@ -86,7 +90,7 @@ impl ProgramSummary {
             num_inline_delegate_data: root.num_inline_delegate_data(),
             methods: root
                 .plans()
-                .map(|plan| MethodSummary::new(root, plan))
+                .map(|plan| MethodSummary::new(root, plan, &mut room))
                 .collect(),
         }
     }
@@ -95,6 +99,7 @@ impl ProgramSummary {
 /// The extended header of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct HeaderSummary {
     /// The four bytes that it starts with.
     pub magic: String,
@@ -123,6 +128,7 @@ impl HeaderSummary {
 /// What is in a tensor data file.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct FlatTensorSummary {
     /// The four bytes that say which format and version this is.
     pub file_identifier: String,
@@ -170,6 +176,7 @@ impl FlatTensorSummary {
 /// A named blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct NamedTensorSummary {
     /// The name.
     pub key: String,
@@ -184,6 +191,7 @@ pub struct NamedTensorSummary {
 /// The layout of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct TensorLayoutSummary {
     /// Name of the element type.
     pub scalar_type: String,

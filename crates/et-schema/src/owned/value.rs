@@ -82,6 +82,7 @@ pub struct Tensor {
 
 impl Tensor {
     /// A contiguous tensor that is nowhere yet: not planned, no data, static, on the CPU.
+    #[must_use]
     pub fn new(scalar_type: ScalarType, sizes: &[i32]) -> Self {
         Self {
             scalar_type,
@@ -98,6 +99,7 @@ impl Tensor {
     }
 
     /// The same tensor in planned memory.
+    #[must_use]
     pub fn planned(mut self, memory_id: u32, memory_offset: u64) -> Self {
         self.allocation_info = Some(AllocationDetails {
             memory_id,
@@ -107,24 +109,28 @@ impl Tensor {
     }
 
     /// The same tensor with data: a constant if it is not planned, else initial data.
+    #[must_use]
     pub fn with_data(mut self, data_buffer_idx: u32) -> Self {
         self.data_buffer_idx = data_buffer_idx;
         self
     }
 
     /// The same tensor on a device, by the format's numbers of type and index.
+    #[must_use]
     pub fn on_device(mut self, device_type: i8, device_index: i8) -> Self {
         self.set_device(device_type, device_index);
         self
     }
 
     /// The same tensor with a shape that may change.
+    #[must_use]
     pub fn dynamic(mut self, dynamism: Dynamism) -> Self {
         self.shape_dynamism = dynamism;
         self
     }
 
     /// The same tensor with the name of a parameter or buffer of the model.
+    #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.extra_tensor_info
             .get_or_insert_default()
@@ -133,6 +139,7 @@ impl Tensor {
     }
 
     /// The same tensor with its data in a tensor data file, under this name.
+    #[must_use]
     pub fn external(self, name: &str) -> Self {
         let mut tensor = self.named(name);
         tensor.extra_tensor_info.get_or_insert_default().location = TensorLocation::External;

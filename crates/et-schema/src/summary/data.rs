@@ -12,6 +12,7 @@ use crate::view::{ConstantView, ProgramView, SegmentView, TensorLocation, Tensor
 /// A segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct SegmentSummary {
     /// Bytes from the segment base.
     pub offset: u64,
@@ -43,6 +44,7 @@ impl SegmentSummary {
 /// A constant in the program's own file, as the first tensor that uses it describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct ConstantSummary {
     /// Which constant.
     pub data_buffer_idx: u32,

@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 
+use super::room::Room;
 use super::value::{DeviceName, ValueSummary};
 use crate::number::file_len;
 use crate::view::{
@@ -18,6 +19,7 @@ pub type KindCounts = BTreeMap<&'static str, u64>;
 /// A method.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct MethodSummary {
     /// Its name.
     pub name: String,
@@ -25,9 +27,9 @@ pub struct MethodSummary {
     pub num_inputs: usize,
     /// Number of outputs.
     pub num_outputs: usize,
-    /// The values that the caller sets.
+    /// The values that the caller sets; fewer than there are where some were left out.
     pub inputs: Vec<ValueSummary>,
-    /// The values that the caller gets.
+    /// The values that the caller gets; fewer than there are where some were left out.
     pub outputs: Vec<ValueSummary>,
     /// Number of values.
     pub num_values: usize,
@@ -51,28 +53,28 @@ pub struct MethodSummary {
     pub delegates: Vec<DelegateSummary>,
     /// Tensors that are parameters or buffers of the model.
     pub named_tensors: Vec<ValueSummary>,
+    /// How many inputs, outputs and named tensors were left out: what a summary describes is bounded by
+    /// the length of the file, and a hostile one can name a large value any number of times.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "is_zero"))]
+    pub num_values_left_out: u64,
 }
 
 impl MethodSummary {
-    pub(super) fn new(program: ProgramView<'_>, plan: PlanView<'_>) -> Self {
-        let value = |index: u32| ValueSummary::new(index, plan.value(index));
+    pub(super) fn new(program: ProgramView<'_>, plan: PlanView<'_>, room: &mut Room) -> Self {
         let mut value_kinds = KindCounts::new();
-        let mut named_tensors = Vec::new();
-        for (index, view) in (0u32..).zip(plan.values()) {
+        for view in plan.values() {
             count(&mut value_kinds, view.kind().name());
-            if let ValueView::Tensor(tensor) = view
-                && tensor.fully_qualified_name().is_some()
-            {
-                named_tensors.push(ValueSummary::new(index, Some(view)));
-            }
         }
+        let inputs = room.describe(plan, plan.inputs().iter());
+        let outputs = room.describe(plan, plan.outputs().iter());
+        let named_tensors = room.describe(plan, named_tensors(plan));
         let (instruction_counts, operator_calls) = instructions(plan);
         Self {
             name: plan.name().to_string(),
             num_inputs: plan.inputs().len(),
             num_outputs: plan.outputs().len(),
-            inputs: plan.inputs().iter().map(value).collect(),
-            outputs: plan.outputs().iter().map(value).collect(),
+            inputs,
+            outputs,
             num_values: plan.num_values(),
             value_kinds,
             non_const_buffer_sizes: plan.buffer_sizes().iter().collect(),
@@ -87,8 +89,29 @@ impl MethodSummary {
                 .map(|view| DelegateSummary::new(program, view))
                 .collect(),
             named_tensors,
+            num_values_left_out: room.left_out(),
         }
     }
+}
+
+#[cfg(feature = "serde")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// The tensors that have a name, in order.
+fn named_tensors(plan: PlanView<'_>) -> impl Iterator<Item = u32> {
+    let named = |view: ValueView<'_>| {
+        view.as_tensor()
+            .is_some_and(|tensor| tensor.fully_qualified_name().is_some())
+    };
+    (0u32..)
+        .zip(plan.values())
+        .filter_map(move |(index, view)| named(view).then_some(index))
 }
 
 fn count(counts: &mut KindCounts, kind: &'static str) {
@@ -138,6 +161,7 @@ fn operator(view: OperatorView<'_>) -> String {
 /// The device of one planned buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct BufferDeviceSummary {
     /// Index into the buffer sizes.
     pub buffer_idx: i32,
@@ -150,6 +174,7 @@ pub struct BufferDeviceSummary {
 /// A part of the method that a backend runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct DelegateSummary {
     /// The backend's name.
     pub id: String,
@@ -188,6 +213,7 @@ impl DelegateSummary {
 /// Where a delegate's data is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct ProcessedSummary {
     /// `INLINE`, `SEGMENT` or `absent`.
     pub location: &'static str,
@@ -200,6 +226,7 @@ pub struct ProcessedSummary {
 /// An option for a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct CompileSpecSummary {
     /// Its name.
     pub key: String,

@@ -9,6 +9,7 @@ use crate::view::{TensorView, ValueKind, ValueView, device_type_name};
 /// A value, by its index.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct ValueSummary {
     /// The value; past the method's values if the file is wrong.
     pub value_index: u32,
@@ -45,6 +46,7 @@ impl ValueSummary {
 /// A value that is no tensor and no list.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 #[cfg_attr(feature = "serde", serde(untagged))]
 pub enum ScalarSummary {
     /// A number.
@@ -60,6 +62,7 @@ pub enum ScalarSummary {
 /// A tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct TensorSummary {
     /// Name of the element type; its number if it has none.
     pub scalar_type: String,
@@ -115,6 +118,7 @@ impl TensorSummary {
 /// Where a value lies in planned memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct AllocationSummary {
     /// Which planned buffer.
     pub memory_id: u32,
@@ -125,6 +129,7 @@ pub struct AllocationSummary {
 /// A device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct DeviceSummary {
     /// Its type.
     #[cfg_attr(feature = "serde", serde(rename = "type"))]

@@ -111,7 +111,7 @@ pub fn device_type_name(device_type: i8) -> Option<&'static str> {
 }
 
 /// A tensor, as the file has it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub struct TensorView<'a>(pte::Tensor<'a>);
 
 impl<'a> TensorView<'a> {

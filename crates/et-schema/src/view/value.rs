@@ -5,7 +5,7 @@ use crate::generated::pte;
 use crate::list::List;
 
 /// A value of a method, as the file has it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum ValueView<'a> {
     /// No value (an optional argument that was not given).

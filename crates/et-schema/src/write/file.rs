@@ -367,7 +367,8 @@ impl FilePlan {
             index,
             offset: data_size,
         })?;
-        let header_room = usize::try_from(header_room).unwrap_or(usize::MAX);
+        let header_room =
+            usize::try_from(header_room).expect("invariant: a header has less than 100 bytes");
         Ok(Self {
             header_room,
             flatbuffer_len,
@@ -393,12 +394,11 @@ impl FilePlan {
             .expect("a flatbuffer has a root offset");
         let (identifier, tables) = rest.split_at_checked(4).expect("and an identifier");
         // The header goes between the identifier and the tables, which moves the root table.
-        let moved = u32::try_from(self.header_room).unwrap_or(0);
-        to.write(
-            &u32::from_le_bytes(*root)
-                .saturating_add(moved)
-                .to_le_bytes(),
-        )?;
+        let root = u32::try_from(self.header_room)
+            .ok()
+            .and_then(|moved| u32::from_le_bytes(*root).checked_add(moved))
+            .expect("invariant: offsets of a flatbuffer have 31 bits, and a header is short");
+        to.write(&root.to_le_bytes())?;
         to.write(identifier)?;
         to.write(header)?;
         pad(to, file_len(self.header_room.saturating_sub(header.len())))?;

@@ -8,6 +8,7 @@ use et_schema::{Dynamism, ParsedProgram, ScalarType};
 use crate::base::{
     base, check_method, check_refused, check_warned, load, matrix, method, program, weight_program,
 };
+use crate::measure::cheap;
 
 /// BASE with one more tensor, which must be refused.
 #[track_caller]
@@ -317,4 +318,46 @@ fn b_28_segments_need_a_header() {
     let file = et_schema::raw::encode_program(&tables);
     check_refused(&file, "schema.out-of-bounds", "segments[1]");
     assert!(load(&base()).is_ok());
+}
+
+/// A method that names one value as each of its many inputs and outputs, and what summaries show of that.
+#[track_caller]
+fn check_summary(mut method: MethodBuilder, value: i32) {
+    const TIMES: usize = 20_000;
+    for _ in 0..TIMES {
+        method.mark_input(value);
+        method.mark_output(value);
+    }
+    let file = program(method).to_bytes().unwrap();
+    let parsed = ParsedProgram::from_file_bytes(&file).unwrap();
+    let summary = cheap(|| ProgramSummary::new(&parsed));
+    let [method] = summary.methods.as_slice() else {
+        panic!("{} methods", summary.methods.len());
+    };
+    assert_eq!(method.num_outputs, TIMES + 1);
+    let shown = method.inputs.len() + method.outputs.len() + method.named_tensors.len();
+    assert!(shown > 4 && shown < TIMES, "{shown}");
+    let left_out = usize::try_from(method.num_values_left_out).unwrap();
+    assert_eq!(shown + left_out, method.num_inputs + method.num_outputs);
+}
+
+#[test]
+fn values_that_are_named_many_times_are_described_in_proportion_to_the_file() {
+    let mut text = method();
+    let value = text.string(&"x".repeat(1 << 18));
+    check_summary(text, value);
+    let mut dims = method();
+    let value = dims.tensor(Tensor::new(ScalarType::Float, &vec![1; 1 << 16]));
+    check_summary(dims, value);
+    let mut small = method();
+    let value = small.int(1);
+    check_summary(small, value);
+}
+
+#[test]
+fn summaries_of_sound_files_leave_nothing_out() {
+    let file = weight_program().to_bytes().unwrap();
+    let summary = ProgramSummary::new(&ParsedProgram::from_file_bytes(&file).unwrap());
+    assert_eq!(summary.methods[0].num_values_left_out, 0);
+    assert_eq!(summary.methods[0].inputs.len(), 2);
 }

@@ -2,14 +2,17 @@
 
 use et_schema::builder::{MethodBuilder, ProgramBuilder};
 use et_schema::owned::{ExecutionPlan, Program, Tensor};
-use et_schema::{ParsedProgram, ReadError, ScalarType, VerifiedProgram, raw};
+use et_schema::{
+    AlignedBytes, ByteSource, HEAD_LEN, Layout, ParsedFlatTensor, ParsedProgram, ReadError,
+    ScalarType, SourceError, VerifiedProgram, raw,
+};
 use flatbuffers::FlatBufferBuilder;
 
 use crate::base::{
     base, check_method, check_refused, check_warned, device_method, load, method, program, tables,
-    weight_program,
+    weight_file, weight_program,
 };
-use crate::measure::cost;
+use crate::measure::{cheap, cost};
 
 fn with_word(file: &[u8], at: usize, word: u32) -> Vec<u8> {
     let mut file = file.to_vec();
@@ -216,8 +219,8 @@ fn a11_every_entry_verifies_the_whole_file() {
     assert!(VerifiedProgram::from_file_bytes(&bad).is_err());
     assert!(VerifiedProgram::read(bad.as_slice()).is_err());
     assert!(ParsedProgram::from_file_bytes(&bad).is_err());
-    let layout = et_schema::Layout::program(&bad[..64], bad.len().try_into().unwrap()).unwrap();
-    let bytes = et_schema::AlignedBytes::copy_of(&bad).unwrap();
+    let layout = Layout::program(&bad[..64], bad.len().try_into().unwrap()).unwrap();
+    let bytes = AlignedBytes::copy_of(&bad).unwrap();
     assert!(VerifiedProgram::verify(bytes, layout).is_err());
 }
 
@@ -412,4 +415,61 @@ fn tables_round_trip_through_the_generated_code() {
 #[test]
 fn methods_without_instructions_are_fine() {
     assert!(load(&program(MethodBuilder::new("constant")).to_bytes().unwrap()).is_ok());
+}
+
+/// A file that says how long it is, and of which only the head can be read.
+struct HeadOnly {
+    head: Vec<u8>,
+    len: u64,
+}
+
+impl ByteSource for HeadOnly {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), SourceError> {
+        self.head.as_slice().read_at(offset, into)
+    }
+}
+
+#[test]
+fn files_longer_than_offsets_reach_are_refused_before_they_are_read() {
+    let head = base()[..HEAD_LEN].to_vec();
+    assert_eq!(Layout::program(&head, 1 << 33).unwrap().pte_header(), None);
+    for len in [1 << 32, 1 << 33, u64::MAX] {
+        let source = HeadOnly {
+            head: head.clone(),
+            len,
+        };
+        let error = cheap(|| ParsedProgram::read(&source)).unwrap_err();
+        assert_eq!(error.id(), "schema.flatbuffer-too-long", "{error}");
+        let error = cheap(|| VerifiedProgram::read(&source)).unwrap_err();
+        assert_eq!(error.id(), "schema.flatbuffer-too-long", "{error}");
+    }
+}
+
+#[test]
+fn layouts_of_other_kinds_and_lengths_are_told_apart() {
+    let (program, data) = (base(), weight_file());
+    let bytes = |file: &[u8], layout: &Layout| {
+        let nbytes = usize::try_from(layout.flatbuffer_range().end).unwrap();
+        AlignedBytes::copy_of(&file[..nbytes]).unwrap()
+    };
+    let of_program = Layout::detect(&program, program.len() as u64).unwrap();
+    let of_data = Layout::detect(&data, data.len() as u64).unwrap();
+    let id = |result: Result<(), ReadError>| result.unwrap_err().id();
+    let parse_program = |file: &[u8], layout: &Layout| {
+        ParsedProgram::parse(bytes(file, layout), layout.clone()).map(|_| ())
+    };
+    assert_eq!(
+        id(parse_program(&data, &of_data)),
+        "schema.flatbuffer-layout"
+    );
+    let as_data = ParsedFlatTensor::parse(bytes(&program, &of_program), of_program.clone());
+    assert_eq!(id(as_data.map(|_| ())), "schema.flatbuffer-layout");
+    let short = AlignedBytes::copy_of(&program[..16]).unwrap();
+    let short = ParsedProgram::parse(short, of_program.clone()).map(|_| ());
+    assert_eq!(id(short), "schema.flatbuffer-length");
+    assert!(parse_program(&program, &of_program).is_ok());
 }

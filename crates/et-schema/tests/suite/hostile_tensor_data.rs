@@ -102,7 +102,7 @@ fn b_38_entries_without_a_layout_are_blobs() {
     file.blob("blob", &[1, 2, 3]);
     let file = load(&file.to_bytes().unwrap()).unwrap();
     let entry = file.root().entry("blob").unwrap();
-    assert_eq!(entry.layout, None);
+    assert!(entry.layout.is_none());
     assert_eq!(file.root().segment(entry.segment_index).unwrap().size, 3);
 }
 
