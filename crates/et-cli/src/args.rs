@@ -1,11 +1,11 @@
 //! The command line.
 
 use crate::literal::{self, Input};
-use crate::options::{self, Simulate, Target};
+use crate::options::{self, ALL_METHODS, Methods, Simulate, Target};
 use clap::{Args, Parser, Subcommand};
 use et_device::Device;
 use et_schema::ScalarType;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Inspects, verifies, runs and plans ExecuTorch programs.
@@ -16,6 +16,9 @@ use std::time::Duration;
     3 the machine is (no driver, no such device, disk or memory full)."
 )]
 pub(crate) struct Cli {
+    /// Show no progress; it is shown only where stderr is a terminal
+    #[arg(long, global = true)]
+    pub(crate) quiet: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -66,7 +69,7 @@ pub(crate) struct InspectArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Vec<PathBuf>,
     /// Print the whole FlatBuffer as JSON, with the field names of the schema
-    #[arg(long)]
+    #[arg(long, conflicts_with = "data")]
     pub(crate) program: bool,
     /// Draw the memory plan
     #[arg(long, value_name = "OUT.svg", conflicts_with = "program")]
@@ -166,13 +169,21 @@ pub(crate) struct ProgramArgs {
     pub(crate) max_input_bytes: u64,
 }
 
+impl ProgramArgs {
+    /// The files to read.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let files = [&self.file].into_iter().chain(&self.data);
+        files.map(PathBuf::as_path)
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   et bench model.pte
   et bench model.pte --simulate --iterations 1000 --json
 
-The inputs are made up, the same ones every time. `execute` runs with inputs that are set already; `call` sets them, runs, \
+Without --input the inputs are made up, the same ones every time. `execute` runs with inputs that are set already; `call` sets them, runs, \
 and copies the outputs to the host.")]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
@@ -180,15 +191,15 @@ pub(crate) struct BenchArgs {
     /// The method [default: forward, or the only one]
     #[arg(long, value_name = "NAME")]
     pub(crate) method: Option<String>,
+    /// The next input: a .npy file, or int:4, double:2.5, bool:true, string:one, none; repeatable
+    #[arg(long, value_name = "VALUE", value_parser = literal::parse, allow_hyphen_values = true)]
+    pub(crate) input: Vec<Input>,
     /// How often each thing is timed
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iterations: u32,
     /// How often each thing is done before, without being timed
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) warmup: u32,
-    /// Show no progress
-    #[arg(long)]
-    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) json: JsonArg,
 }
@@ -204,19 +215,23 @@ pub(crate) enum Algorithm {
     Optimal,
 }
 
-/// A search for places: how, how long, and whether it shows where it is.
+/// A search for places: how, and how long.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
-    /// How places are found
-    #[arg(long, value_enum, default_value = "optimal")]
-    pub(crate) algorithm: Algorithm,
+    /// How places are found [default: optimal]
+    #[arg(long, value_enum)]
+    pub(crate) algorithm: Option<Algorithm>,
     /// End each search after this many seconds instead of after a fixed number of steps, which gives the same result
     /// everywhere
     #[arg(long, value_name = "SECONDS", value_parser = options::parse_seconds)]
     pub(crate) time_limit: Option<Duration>,
-    /// Do not show how a search goes on
-    #[arg(long)]
-    pub(crate) quiet: bool,
+}
+
+impl SearchArgs {
+    /// How places are found.
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        self.algorithm.unwrap_or(Algorithm::Optimal)
+    }
 }
 
 /// A switch.
@@ -265,11 +280,11 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_enum, default_value = "on")]
     pub(crate) device_memory: OnOff,
     /// Take the inputs of a method that only one device needs on that device; of all methods without METHOD
-    #[arg(long, value_name = "METHOD", num_args = 0..=1, default_missing_value = "")]
-    pub(crate) skip_h2d: Vec<String>,
+    #[arg(long, value_name = "METHOD", num_args = 0..=1, default_missing_value = ALL_METHODS)]
+    pub(crate) skip_h2d: Vec<Methods>,
     /// Leave the outputs of a method that a device makes on that device; of all methods without METHOD
-    #[arg(long, value_name = "METHOD", num_args = 0..=1, default_missing_value = "")]
-    pub(crate) skip_d2h: Vec<String>,
+    #[arg(long, value_name = "METHOD", num_args = 0..=1, default_missing_value = ALL_METHODS)]
+    pub(crate) skip_d2h: Vec<Methods>,
     /// Copy a value once for all delegates of a device that take it, and before a loop rather than in it; right only if
     /// no delegate writes what it is given to read
     #[arg(long)]

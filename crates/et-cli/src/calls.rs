@@ -52,14 +52,29 @@ enum ItemKind {
 impl Calls {
     /// Reads a document; files in it are relative to its folder.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        Self::read_with(path, parse_call)
+    }
+
+    /// The same for a document of which only the outputs matter, and which need not have inputs.
+    pub(crate) fn read_outputs(path: &Path) -> Result<Self, Failure> {
+        Self::read_with(path, |run, path, folder| {
+            let mut run = run.clone();
+            if let Some(run) = run.as_object_mut() {
+                run.insert("inputs".into(), Json::Array(Vec::new()));
+            }
+            parse_call(&run, path, folder)
+        })
+    }
+
+    fn read_with(path: &Path, parse_call: ParseCall) -> Result<Self, Failure> {
         let text = source::read(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, folder)
+        Self::parse(&text, folder, parse_call)
             .map_err(|problem| Failure::file("calls", format!("{}: {problem}", path.display())))
     }
 
     /// Checks the form of a document; the error says where and what.
-    fn parse(text: &[u8], folder: &Path) -> Result<Self, String> {
+    fn parse(text: &[u8], folder: &Path, parse_call: ParseCall) -> Result<Self, String> {
         let document: Json =
             serde_json::from_slice(text).map_err(|error| format!("not JSON: {error}"))?;
         let runs = list(&document["runs"], "runs")?;
@@ -71,6 +86,9 @@ impl Calls {
         Ok(Self { runs })
     }
 }
+
+/// Reads one call: from the document, where it is in there, and the folder of its files.
+type ParseCall = fn(&Json, &str, &Path) -> Result<Call, String>;
 
 fn parse_call(run: &Json, path: &str, folder: &Path) -> Result<Call, String> {
     let items = |name: &str| parse_items(&run[name], &format!("{path}.{name}"), folder, 0);
@@ -231,7 +249,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Calls, String> {
-        Calls::parse(text.as_bytes(), Path::new("folder"))
+        Calls::parse(text.as_bytes(), Path::new("folder"), parse_call)
     }
 
     fn input(item: &str) -> Result<Item, String> {
@@ -325,7 +343,7 @@ mod tests {
         let load = |sizes: &str| {
             let item = format!(r#"{{"kind": "tensor", "file": "a.npy", "sizes": {sizes}}}"#);
             let text = format!(r#"{{"runs": [{{"method": "f", "inputs": [{item}]}}]}}"#);
-            let calls = Calls::parse(text.as_bytes(), dir.path()).unwrap();
+            let calls = Calls::parse(text.as_bytes(), dir.path(), parse_call).unwrap();
             calls.runs[0].inputs[0].load(None)
         };
         assert!(load("[3]").is_ok());

@@ -7,11 +7,22 @@ use crate::value::{Tensor, Value};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 
+/// The documents that may tell the outputs of a folder, the first there counts: of a recorded case, and what
+/// `--output-dir` writes.
+const DOCUMENTS: [&str; 2] = ["meta.json", "outputs.json"];
+
 /// Recorded outputs: from the document of calls in the folder, or else from its `.npy` files alone.
 #[derive(Debug)]
 pub(crate) struct Expectation {
     folder: PathBuf,
-    recorded: Option<Vec<Call>>,
+    recorded: Option<Recorded>,
+}
+
+/// The calls that a document tells of.
+#[derive(Debug)]
+struct Recorded {
+    document: PathBuf,
+    calls: Vec<Call>,
 }
 
 /// One output beside what was recorded for it.
@@ -26,7 +37,7 @@ pub(crate) struct Comparison {
 }
 
 impl Expectation {
-    /// Opens a folder; `meta.json` in it is used where there is one.
+    /// Opens a folder; one of the [`DOCUMENTS`] in it is used where there is one.
     pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
         let found = std::fs::metadata(folder)
             .map_err(|error| Failure::io("open the folder", folder, &error))?;
@@ -36,11 +47,15 @@ impl Expectation {
                 folder.display()
             )));
         }
-        let document = folder.join("meta.json");
-        let recorded = match document.is_file() {
-            true => Some(Calls::read(&document)?.runs),
-            false => None,
-        };
+        let documents = DOCUMENTS.map(|name| folder.join(name)).into_iter();
+        let recorded = documents
+            .filter(|document| document.is_file())
+            .map(|document| {
+                let calls = Calls::read_outputs(&document)?.runs;
+                Ok(Recorded { document, calls })
+            })
+            .next()
+            .transpose()?;
         Ok(Self {
             folder: folder.into(),
             recorded,
@@ -75,12 +90,13 @@ impl Expectation {
         method: &str,
         outputs: &[Value],
     ) -> Result<Vec<Option<Value>>, Failure> {
-        let Some(calls) = &self.recorded else {
+        let Some(Recorded { document, calls }) = &self.recorded else {
             let output = |(index, value): (usize, &Value)| self.file_of(run, index, value);
             return outputs.iter().enumerate().map(output).collect();
         };
         let items = recorded_items(calls, run, method, outputs.len())
-            .map_err(|problem| Failure::file("expect.calls", self.message(&problem)))?;
+            .map_err(|problem| format!("{}: {problem}", document.display()))
+            .map_err(|message| Failure::file("expect.calls", message))?;
         items.iter().map(|item| item.load(None).map(Some)).collect()
     }
 
@@ -96,10 +112,6 @@ impl Expectation {
         };
         let file = self.folder.join(format!("{run}out_{index}.npy"));
         calls::read_tensor(&file, Some(*scalar_type)).map(|tensor| Some(Value::Tensor(tensor)))
-    }
-
-    fn message(&self, problem: &str) -> String {
-        format!("{}: {problem}", self.folder.join("meta.json").display())
     }
 }
 
@@ -130,7 +142,9 @@ fn recorded_items<'a>(
 }
 
 /// The comparisons of all calls as one JSON object.
-pub(crate) fn summary(comparisons: &[Comparison]) -> Json {
+///
+/// `unrecorded` outputs were made of which nothing is recorded.
+pub(crate) fn summary(comparisons: &[Comparison], unrecorded: usize) -> Json {
     let mut worst = Closeness::default();
     let mut mismatches = Vec::new();
     for comparison in comparisons {
@@ -148,6 +162,7 @@ pub(crate) fn summary(comparisons: &[Comparison]) -> Json {
     }
     json!({
         "outputs": comparisons.len(),
+        "not_recorded": unrecorded,
         "worst_difference": worst.difference,
         "worst_relative_difference": worst.relative,
         "mismatches": mismatches,
@@ -248,7 +263,7 @@ mod tests {
     fn a_document_covers_scalars_too() {
         let folder = folder(Some(META));
         let good = compare_in(&folder, 0, &[bytes(&[1]), Value::Int(3)]).unwrap();
-        assert_eq!(summary(&good)["outputs"], 2);
+        assert_eq!(summary(&good, 0)["outputs"], 2);
         assert!(failure(&good).is_none());
         let bad = compare_in(&folder, 0, &[bytes(&[9]), Value::Int(4)]).unwrap();
         assert!(
@@ -257,7 +272,7 @@ mod tests {
                 .message
                 .ends_with("(1 more outputs differ)")
         );
-        assert_eq!(summary(&bad)["mismatches"][1]["output"], 1);
+        assert_eq!(summary(&bad, 0)["mismatches"][1]["output"], 1);
     }
 
     #[test]

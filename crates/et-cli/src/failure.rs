@@ -82,6 +82,16 @@ impl Failure {
         self
     }
 
+    /// Says in which of several calls it happened.
+    pub(crate) fn in_run(mut self, run: usize) -> Self {
+        let place = format!("runs[{run}]");
+        // What is wrong with the document says so itself.
+        if !self.message.contains(&place) {
+            self.message = format!("{place}: {}", self.message);
+        }
+        self.with("run", run)
+    }
+
     /// The `error` object of a JSON document.
     pub(crate) fn to_json(&self) -> Value {
         let mut error = self.details.clone();
@@ -99,6 +109,7 @@ impl Failure {
             io::ErrorKind::NotFound
             | io::ErrorKind::IsADirectory
             | io::ErrorKind::NotADirectory
+            | io::ErrorKind::AlreadyExists
             | io::ErrorKind::InvalidInput => Blame::File,
             _ => Blame::Environment,
         };

@@ -1,7 +1,7 @@
 //! Inputs given on the command line: `int:4`, `double:2.5`, `bool:true`, `string:one`, `none`, or a file.
 
 use crate::value::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One `--input`.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,14 @@ pub(crate) fn parse(text: &str) -> Result<Input, String> {
         _ => return Ok(Input::File(text.into())),
     };
     Ok(Input::Literal(literal))
+}
+
+/// The files among inputs.
+pub(crate) fn files(inputs: &[Input]) -> impl Iterator<Item = &Path> {
+    inputs.iter().filter_map(|input| match input {
+        Input::File(file) => Some(file.as_path()),
+        Input::Literal(_) => None,
+    })
 }
 
 fn number<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, String> {

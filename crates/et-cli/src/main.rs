@@ -35,6 +35,7 @@ use et_module as _;
 use et_ops as _;
 use failure::Failure;
 use report::Report;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Counts heap blocks, for `et bench`.
@@ -49,13 +50,14 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(usage(&error)),
     };
-    let (format, json, outcome) = run(&cli.command);
+    let (format, json, outcome) = run(&cli);
     ExitCode::from(finish(format, json, outcome))
 }
 
 /// Runs a command: the format of its document, whether one is wanted, and the result.
-fn run(command: &Command) -> (&'static str, bool, Result<Report, Failure>) {
-    match command {
+fn run(cli: &Cli) -> (&'static str, bool, Result<Report, Failure>) {
+    let quiet = cli.quiet;
+    match &cli.command {
         Command::Inspect(args) => {
             // What `--program` prints is a document already; a failure of it is one too.
             let outcome = command::inspect::run(args);
@@ -67,10 +69,10 @@ fn run(command: &Command) -> (&'static str, bool, Result<Report, Failure>) {
             )
         }
         Command::Verify(args) => ("et-verify", args.json.json, command::verify::run(args)),
-        Command::Bench(args) => ("et-bench", args.json.json, command::bench::run(args)),
+        Command::Bench(args) => ("et-bench", args.json.json, command::bench::run(args, quiet)),
         Command::Run(args) => ("et-run", args.json.json, command::run::run(args)),
-        Command::Plan(args) => ("et-plan", args.json.json, command::plan::run(args)),
-        Command::Solve(args) => ("et-solve", args.json.json, command::solve::run(args)),
+        Command::Plan(args) => ("et-plan", args.json.json, command::plan::run(args, quiet)),
+        Command::Solve(args) => ("et-solve", args.json.json, command::solve::run(args, quiet)),
         Command::Devices(args) => ("et-devices", args.json, command::devices::run()),
         Command::Ops(args) => ("et-ops", args.json, command::ops::run()),
         Command::Completions { shell } => (
@@ -114,7 +116,17 @@ fn usage(error: &clap::Error) -> u8 {
         let failure = Failure::usage(error.to_string().trim_end());
         return finish("et", true, Err(failure));
     }
-    // A closed pipe is no reason to fail.
-    let _ = error.print();
-    if error.use_stderr() { USAGE } else { 0 }
+    if error.use_stderr() {
+        // There is nowhere left to tell that stderr is gone.
+        let _ = error.print();
+        return USAGE;
+    }
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    match stream::printed(printed) {
+        Ok(()) => 0,
+        Err(failure) => {
+            stream::note(format_args!("error: {}", failure.message));
+            failure.blame.exit_status()
+        }
+    }
 }

@@ -2,8 +2,10 @@
 
 use et_device::{Device, DeviceMap, DeviceType};
 use et_schema::ScalarType;
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// How many devices are simulated where no number is given.
@@ -52,7 +54,7 @@ pub(crate) fn complete(arguments: impl Iterator<Item = OsString>) -> Vec<OsStrin
                 Some(format!("--simulate=cuda:{DEFAULT_COUNT}"))
             }
             Some(skip @ ("--skip-h2d" | "--skip-d2h")) if next.is_some_and(is_file_or_option) => {
-                Some(format!("{skip}="))
+                Some(format!("{skip}={ALL_METHODS}"))
             }
             _ => None,
         };
@@ -74,6 +76,39 @@ fn is_file_or_option(argument: &OsString) -> bool {
     let is_option = argument.as_encoded_bytes().starts_with(b"-");
     let is_program = path.extension().is_some_and(|extension| extension == "pte");
     is_option || is_program || path.exists()
+}
+
+/// What stands for all methods where no name is given: no argument of a process can hold it.
+pub(crate) const ALL_METHODS: &str = "\0";
+
+/// `--skip-h2d` and its like: which methods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Methods {
+    /// All of them.
+    All,
+    /// The one of that name.
+    Named(String),
+}
+
+impl Methods {
+    /// The name, if one was given.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::All => None,
+            Self::Named(name) => Some(name),
+        }
+    }
+}
+
+impl FromStr for Methods {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            ALL_METHODS => Self::All,
+            name => Self::Named(name.to_owned()),
+        })
+    }
 }
 
 /// A `--target`: the device of one delegate.
@@ -224,8 +259,8 @@ mod tests {
     #[test]
     fn a_bare_skip_does_not_eat_the_file() {
         let bare = ["plan", "--skip-h2d", "m.pte", "--skip-d2h", "-o", "x"];
-        assert_eq!(complete(&bare)[1], "--skip-h2d=");
-        assert_eq!(complete(&bare)[3], "--skip-d2h=");
+        assert_eq!(complete(&bare)[1], "--skip-h2d=\0");
+        assert_eq!(complete(&bare)[3], "--skip-d2h=\0");
         let named = ["plan", "m.pte", "--skip-h2d", "decode", "--skip-d2h"];
         assert_eq!(complete(&named), named);
     }

@@ -2,7 +2,7 @@
 
 use crate::failure::{Blame, Failure};
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
@@ -81,9 +81,9 @@ pub(crate) fn write(target: &Path, bytes: &[u8]) -> Result<(), Failure> {
     file.finish()
 }
 
-/// Refuses `-`: results go to files, since stdout has the report.
+/// Refuses standard output, by whatever name: results go to files, since it has the report.
 pub(crate) fn check_target(target: &Path) -> Result<(), Failure> {
-    match target == Path::new("-") {
+    match target == Path::new("-") || is_stdout(target) {
         true => Err(Failure::new(
             Blame::CommandLine,
             "usage",
@@ -91,6 +91,28 @@ pub(crate) fn check_target(target: &Path) -> Result<(), Failure> {
         )),
         false => Ok(()),
     }
+}
+
+#[cfg(unix)]
+fn is_stdout(target: &Path) -> bool {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let stdout = io::stdout();
+    let Ok(stdout_file) = stdout.as_fd().try_clone_to_owned().map(File::from) else {
+        return false;
+    };
+    let (Ok(out), Ok(target)) = (stdout_file.metadata(), target.metadata()) else {
+        return false;
+    };
+    // Where both are the null device nothing is mixed.
+    let is_lost = out.file_type().is_char_device() && !stdout.is_terminal();
+    (out.dev(), out.ino()) == (target.dev(), target.ino()) && !is_lost
+}
+
+/// No file has that name elsewhere.
+#[cfg(not(unix))]
+fn is_stdout(_: &Path) -> bool {
+    false
 }
 
 /// Refuses results that would take the place of each other, or of what the command reads.
@@ -150,11 +172,21 @@ fn open(place: &Path) -> io::Result<Out> {
         // As any other new file: the mask takes away from these.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    let file = builder.tempfile_in(folder)?;
+    let file = builder.tempfile_in(folder).map_err(without_path)?;
     if let Some(before) = before {
         file.as_file().set_permissions(before.permissions())?;
     }
     Ok(Out::Beside(BufWriter::new(file)))
+}
+
+/// The error itself, without the name that was made up for the file.
+fn without_path(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|error| error.source());
+    let inner = inner.and_then(|error| error.downcast_ref::<io::Error>());
+    match inner.and_then(io::Error::raw_os_error) {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => error.kind().into(),
+    }
 }
 
 fn persist(file: BufWriter<NamedTempFile>, target: &Path) -> io::Result<()> {

@@ -17,6 +17,10 @@ pub(crate) struct Results {
 impl Results {
     /// Makes the folder where it is missing.
     pub(crate) fn create(folder: &Path) -> Result<Self, Failure> {
+        if folder.metadata().is_ok_and(|found| !found.is_dir()) {
+            let folder = folder.display();
+            return Err(Failure::usage(format!("{folder} is not a folder")));
+        }
         std::fs::create_dir_all(folder)
             .map_err(|error| Failure::io("make the folder", folder, &error))?;
         Ok(Self {

@@ -95,6 +95,19 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     bytes.map_err(|error| Failure::io("read", path, &error))
 }
 
+/// Refuses a command line that names standard input twice: it can be read only once.
+pub(crate) fn expect_one_stdin<'a>(
+    files: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), Failure> {
+    let files = files.into_iter();
+    match files.filter(|path| **path == *Path::new("-")).count() {
+        0 | 1 => Ok(()),
+        _ => Err(Failure::usage(
+            "`-` is given more than once, and standard input can be read only once",
+        )),
+    }
+}
+
 fn read_stdin() -> io::Result<Vec<u8>> {
     let stdin = io::stdin().lock();
     #[cfg(unix)]

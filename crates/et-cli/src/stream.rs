@@ -10,7 +10,12 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 }
 
 fn write_all(out: &mut impl Write, text: &str) -> Result<(), Failure> {
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What came of writing to stdout; a reader that went away is no failure.
+pub(crate) fn printed(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
             Blame::Environment,
             "io",

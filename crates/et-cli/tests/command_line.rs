@@ -1,11 +1,16 @@
 //! The command as a shell sees it: exit status, streams, documents.
 
+#![expect(clippy::unwrap_used, reason = "all of this is tests")]
+
 use et_schema::ScalarType;
 use et_schema::builder::{MethodBuilder, ProgramBuilder};
 use et_schema::owned::Tensor as FileTensor;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+#[path = "command_line/results.rs"]
+mod results;
 
 fn et(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_et"))

@@ -113,11 +113,9 @@ fn a_driver_without_a_needed_function_is_told_its_name() {
         let driver = folder.path().join(format!("{symbol}.so"));
         fakecuda::write_without(&[symbol], &driver);
         let says = format!("has no function {symbol};");
-        check(
-            Some(&driver),
-            &[],
-            &[&says, "install a newer NVIDIA driver"],
-        );
+        let name = driver.to_str().expect("UTF-8");
+        let parts = [&says, "ET_CUDA_DRIVER", name, "newer NVIDIA driver"];
+        check(Some(&driver), &[], &parts);
     }
 }
 

@@ -5,6 +5,7 @@ mod tests;
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::fmt;
 use core::mem::MaybeUninit;
 use core::slice;
 
@@ -201,6 +202,7 @@ impl Arena {
             nbytes,
             used: self.used(),
             capacity: self.capacity(),
+            limit: self.limit,
         }
     }
 }
@@ -211,9 +213,10 @@ fn start_of_piece(base: u64, cursor: u64, alignment: Alignment) -> Option<u64> {
     aligned.checked_sub(base)
 }
 
-/// The arena has no room.
+/// The arena has no room: it may not grow, or the host has no more memory for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no room for {nbytes} bytes of scratch memory: {used} of {capacity} bytes are in use")]
+#[error("no room for {nbytes} bytes of scratch memory: {}", Why(self))]
+#[non_exhaustive]
 pub struct ArenaError {
     /// Bytes asked for.
     pub nbytes: usize,
@@ -221,4 +224,24 @@ pub struct ArenaError {
     pub used: u64,
     /// Bytes of the arena.
     pub capacity: u64,
+    /// Bytes that it may have at most; without a limit it is the host that has no more.
+    pub limit: Option<u64>,
+}
+
+/// What an [`ArenaError`] says of the cause.
+struct Why<'a>(&'a ArenaError);
+
+impl fmt::Display for Why<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ArenaError {
+            used,
+            capacity,
+            limit,
+            ..
+        } = self.0;
+        match limit {
+            Some(_) => write!(f, "{used} of {capacity} bytes are in use"),
+            None => write!(f, "the host has not enough memory, {used} bytes are in use"),
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The one error of this crate: what went wrong, and where.
 
+mod out_of_memory;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -45,7 +47,7 @@ pub struct Place {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The file is damaged, or not a program.
-    #[error("the file is not a valid program")]
+    #[error("the file is refused")]
     Read(#[source] ReadError),
     /// Bytes could not be read.
     #[error("cannot read the file's data")]
@@ -110,8 +112,8 @@ pub enum ErrorKind {
     #[error(transparent)]
     Duplicate(#[from] DuplicateName),
     /// Planned memory could not be had.
-    #[error("no memory for the method")]
-    Memory(#[source] MemoryError),
+    #[error(transparent)]
+    Memory(MemoryError),
     /// A value of the program cannot be.
     #[error("a value cannot be made")]
     Value(#[source] TensorError),
@@ -354,6 +356,20 @@ impl Error {
             ErrorKind::Table(error) => of_table(error),
             ErrorKind::Backend(BackendError::Other(cause)) => of_any(&**cause),
             _ => None,
+        }
+    }
+
+    /// Whether the host had not enough memory, rather than a budget or a limit being reached.
+    pub fn is_host_out_of_memory(&self) -> bool {
+        use out_of_memory::{any, kernel, memory, read, table, tensor};
+        match &self.0.kind {
+            ErrorKind::Memory(error) => memory(error),
+            ErrorKind::Value(error) | ErrorKind::Input { source: error, .. } => tensor(error),
+            ErrorKind::Kernel(error) => kernel(error),
+            ErrorKind::Table(error) => table(error),
+            ErrorKind::Backend(BackendError::Other(cause)) => any(&**cause),
+            ErrorKind::Read(error) => read(error),
+            _ => false,
         }
     }
 

@@ -38,7 +38,8 @@ pub struct MethodOptions {
     /// as the value stays the same. Right only for delegates that never write what they are given to read; it keeps
     /// device memory for longer.
     pub reuse_uploads: bool,
-    /// Devices of delegates (by number in the method), instead of what their compile specs say.
+    /// Devices of delegates (by number in the method), instead of what their compile specs say; the specs are changed
+    /// to say the same.
     pub targets: BTreeMap<u32, Device>,
     /// What is known about delegates.
     pub hints: Hints,
@@ -177,14 +178,16 @@ pub fn propagate_method(
         });
     }
     let targets = target::targets(method, &options.targets)?;
-    if targets.is_empty() {
-        return Ok(report);
-    }
     if is_propagated(method, &targets) {
         report.was_propagated = true;
         return Ok(report);
     }
+    if targets.is_empty() {
+        target::write(method, &options.targets);
+        return Ok(report);
+    }
     let mut changed = method.clone();
+    target::write(&mut changed, &options.targets);
     clear_tags(&mut changed);
     if options.device_memory {
         report = insert(&mut changed, &targets, options, report)?;
@@ -204,10 +207,11 @@ fn is_propagated(method: &ExecutionPlan, targets: &BTreeMap<u32, Device>) -> boo
         || instructions
             .clone()
             .any(|instruction| copied(method, instruction).is_some())
-        || instructions.all(|instruction| match device_of(instruction, targets) {
-            Some((args, device)) => args.iter().all(|&value| is_only_on(method, value, device)),
-            None => true,
-        })
+        || !targets.is_empty()
+            && instructions.all(|instruction| match device_of(instruction, targets) {
+                Some((args, device)) => args.iter().all(|&value| is_only_on(method, value, device)),
+                None => true,
+            })
 }
 
 /// The arguments and the device of a call of a device delegate.

@@ -4,13 +4,16 @@ mod summary;
 
 use crate::args::BenchArgs;
 use crate::failure::Failure;
+use crate::inputs;
+use crate::literal;
 use crate::progress::Counter;
 use crate::report::Report;
 use crate::session::{self, Session};
-use crate::source::Source;
+use crate::source::{self, Source};
 use et_module::{Error, Method, Module, Program};
 use et_schema::ByteSource;
 use serde_json::Value as Json;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What was found out.
@@ -44,13 +47,14 @@ impl Times {
     }
 }
 
-/// Times a program; its inputs are made up.
-pub(crate) fn run(args: &BenchArgs) -> Result<Report, Failure> {
+/// Times a program; its inputs are made up where none are given.
+pub(crate) fn run(args: &BenchArgs, quiet: bool) -> Result<Report, Failure> {
+    source::expect_one_stdin(files_read(args))?;
     // Opened once: standard input cannot be read again.
     let source = Source::open(&args.program.file)?;
     let mut session = Session::open(&args.program, &source)?;
     let name = session.default_method(args.method.as_deref())?;
-    let clock = Clock::new(args);
+    let clock = Clock::new(args, quiet);
     let mut times = Vec::new();
 
     let failure = session.failures();
@@ -63,7 +67,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report, Failure> {
     times.push(("load method", load_method.map_err(&failure)?));
 
     let specs = session.specs(&name)?;
-    let values = session.made_up(&name, &specs)?;
+    let values = match args.input.is_empty() {
+        true => session.made_up(&name, &specs)?,
+        false => inputs::from_command_line(&args.input, &specs)?,
+    };
     let (method, inputs) = session.prepare(&name, &values, &specs)?;
     session::run(method, &inputs).map_err(&failure)?;
     // A run may reuse the memory of its inputs, so they are set again before each.
@@ -111,6 +118,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report, Failure> {
     Ok(summary::report(&bench, session::device_type(&args.program)))
 }
 
+fn files_read(args: &BenchArgs) -> impl Iterator<Item = &Path> {
+    args.program.files().chain(literal::files(&args.input))
+}
+
 /// How often things are done, and a line on the terminal meanwhile.
 struct Clock {
     warmup: u32,
@@ -119,11 +130,11 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(args: &BenchArgs) -> Self {
+    fn new(args: &BenchArgs, quiet: bool) -> Self {
         Self {
             warmup: args.warmup,
             iterations: args.iterations,
-            counter: Counter::new(args.quiet),
+            counter: Counter::new(quiet),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::render::{self, Section};
 use crate::replacement;
 use crate::report::{Report, pretty};
-use crate::source::Source;
+use crate::source::{self, Source};
 use crate::survey::Survey;
 use data::{DataFile, External};
 use et_schema::{
@@ -19,13 +19,15 @@ use et_schema::{
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Shows a program; a failure if it is not valid, with all that could be read.
 pub(crate) fn run(args: &InspectArgs) -> Result<Report, Failure> {
     if let Some(svg) = &args.svg {
         replacement::check_target(svg)?;
-        replacement::expect_apart([svg.as_path()], [args.file.as_path()])?;
+        replacement::expect_apart([svg.as_path()], files(args))?;
     }
+    source::expect_one_stdin(files(args))?;
     let source = Source::open(&args.file)?;
     if args.program {
         return dump(&source);
@@ -33,6 +35,10 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Report, Failure> {
     if source.kind() == Some(FileKind::FlatTensor) {
         if args.svg.is_some() {
             return Err(Failure::usage("tensor data has no memory plan to draw"));
+        }
+        if !args.data.is_empty() {
+            let message = "--data is for a program; tensor data is shown by itself";
+            return Err(Failure::usage(message));
         }
         return inspect_data(&source);
     }
@@ -48,6 +54,12 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Report, Failure> {
         super::plan::draw(&source.name(), &program, svg, &mut report)?;
     }
     Ok(report)
+}
+
+/// The files that the command reads.
+fn files(args: &InspectArgs) -> impl Iterator<Item = &Path> {
+    let files = [&args.file].into_iter().chain(&args.data);
+    files.map(PathBuf::as_path)
 }
 
 /// The FlatBuffer as JSON; only of a valid program, since nothing else has all fields.

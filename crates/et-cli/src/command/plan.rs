@@ -20,7 +20,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Plans a program and writes it; OUT is whole or as it was.
-pub(crate) fn run(args: &PlanArgs) -> Result<Report, Failure> {
+pub(crate) fn run(args: &PlanArgs, quiet: bool) -> Result<Report, Failure> {
     for target in args.output.iter().chain(&args.svg) {
         replacement::check_target(target)?;
     }
@@ -37,7 +37,8 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Report, Failure> {
         .map_err(|error| refused(&source, "schema.newer-field", &failure::with_causes(&error)))?;
     let request = Request::new(args, &before)?;
     let mut after = before.clone();
-    let changed = change_all(&source, &mut after, &request, args)?;
+    let changed = change_all(&source, &mut after, &request, quiet)?;
+    expect_use(args, &request, &changed)?;
     let mut report = account::report(args, &before, &after, &changed);
     // The program comes last: whatever fails before leaves it as it was.
     let mut drawn = Report::default();
@@ -73,9 +74,9 @@ fn change_all(
     source: &Source,
     program: &mut Program,
     request: &Request,
-    args: &PlanArgs,
+    quiet: bool,
 ) -> Result<Vec<Changed>, Failure> {
-    let mut line = ProgressLine::new(args.search.quiet);
+    let mut line = ProgressLine::new(quiet);
     let frozen = et_planner::compact::shared_buffers(program);
     let methods = program.execution_plan.iter_mut();
     methods
@@ -87,6 +88,23 @@ fn change_all(
             })
         })
         .collect()
+}
+
+/// Refuses options about new places where there are none: they would be passed over in silence.
+fn expect_use(args: &PlanArgs, request: &Request, changed: &[Changed]) -> Result<(), Failure> {
+    if request.compact_all || changed.iter().any(Changed::has_new_places) {
+        return Ok(());
+    }
+    let unused = [
+        ("--alignment", args.alignment.is_some()),
+        ("--algorithm", args.search.algorithm.is_some()),
+    ];
+    match unused.into_iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(Failure::usage(format!(
+            "{option} is about new places, and no value gets one: add --compact, or drop it"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn refused(source: &Source, id: &'static str, message: &str) -> Failure {

@@ -3,18 +3,18 @@
 mod summary;
 
 use crate::args::{Outputs, RunArgs};
-use crate::calls::Calls;
+use crate::calls::{Call, Calls};
 use crate::compare::Tolerances;
 use crate::expect::{self, Comparison, Expectation};
 use crate::failure::Failure;
 use crate::inputs;
-use crate::literal::Input;
+use crate::literal;
 use crate::profile::Profiler;
 use crate::replacement;
 use crate::report::{Report, pretty};
 use crate::results::{self, Results};
 use crate::session::{self, Session};
-use crate::source::Source;
+use crate::source::{self, Source};
 use crate::trace::Recorder;
 use crate::value::Value;
 use et_kernel::EventHook;
@@ -36,7 +36,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
             and --output-dir";
         return Err(Failure::usage(message));
     }
-    let results = args.trace.iter().chain(&args.profile);
+    let results = || args.trace.iter().chain(&args.profile);
+    for target in results().chain(&args.output_dir) {
+        replacement::check_target(target)?;
+    }
+    source::expect_one_stdin(read(args))?;
+    let results = results();
     replacement::expect_apart(results.map(PathBuf::as_path), read(args))?;
     let expectation = args.expect.as_deref().map(Expectation::open).transpose()?;
     let calls = args.calls.as_deref().map(Calls::read).transpose()?;
@@ -46,6 +51,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
         .map(|it| Arc::clone(it) as Arc<dyn EventHook>);
     let source = Source::open(&args.program.file)?;
     let (mut session, recorder) = Session::watched(&args.program, &source, watchers.collect())?;
+    // Before what may take long: a folder that cannot be there is no reason to lose the outputs.
+    let folder = args.output_dir.as_deref();
+    let folder = folder.map(Results::create).transpose()?;
     let mut runs = Vec::new();
     let outcome = make_calls(args, &mut session, &recorder, calls.as_ref(), &mut runs);
     let trace = recorder.document();
@@ -55,7 +63,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
     if let (Some(file), Some(profiler)) = (&args.profile, profiler) {
         results::write_file(file, pretty(&profiler.document()).as_bytes())?;
     }
-    keep(args, &runs)?;
+    if let Some(folder) = folder {
+        keep(folder, &runs)?;
+    }
     let report = summary::report(&runs, &trace, session::device_type(&args.program));
     if let Err(failure) = outcome {
         return Err(failure.after(report));
@@ -68,12 +78,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
 
 /// The files that the command reads.
 fn read(args: &RunArgs) -> impl Iterator<Item = &Path> {
-    let inputs = args.input.iter().filter_map(|input| match input {
-        Input::File(file) => Some(file.as_path()),
-        Input::Literal(_) => None,
-    });
-    let files = [&args.program.file].into_iter().chain(&args.program.data);
-    files.chain(&args.calls).map(PathBuf::as_path).chain(inputs)
+    let calls = args.calls.iter().map(PathBuf::as_path);
+    let inputs = literal::files(&args.input);
+    args.program.files().chain(calls).chain(inputs)
 }
 
 fn make_calls(
@@ -101,25 +108,31 @@ fn make_calls(
         });
         return Ok(());
     };
-    for call in &calls.runs {
-        let specs = session.specs(&call.method)?;
-        let values = inputs::from_items(&call.inputs, &specs)?;
-        let outputs = session.call(&call.method, &values, &specs, how, before)?;
+    for (index, call) in calls.runs.iter().enumerate() {
+        let outputs = make_call(session, call, how, before);
         runs.push(Run {
             method: call.method.clone(),
-            outputs,
+            outputs: outputs.map_err(|failure| failure.in_run(index))?,
             made_up: false,
         });
     }
     Ok(())
 }
 
-/// Writes the outputs, where they are wanted.
-fn keep(args: &RunArgs, runs: &[Run]) -> Result<(), Failure> {
-    let Some(folder) = &args.output_dir else {
-        return Ok(());
-    };
-    let mut results = Results::create(folder)?;
+/// Makes one call of a document.
+fn make_call(
+    session: &mut Session,
+    call: &Call,
+    how: (u32, bool),
+    before: impl Fn(),
+) -> Result<Vec<Value>, Failure> {
+    let specs = session.specs(&call.method)?;
+    let values = inputs::from_items(&call.inputs, &specs)?;
+    session.call(&call.method, &values, &specs, how, before)
+}
+
+/// Writes the outputs.
+fn keep(mut results: Results, runs: &[Run]) -> Result<(), Failure> {
     for run in runs {
         results.add(&run.method, &run.outputs)?;
     }
@@ -144,8 +157,12 @@ fn check(
             Err(failure) => return Err(failure.after(report)),
         }
     }
-    report.text.push_str(&summary::comparisons(&comparisons));
-    report.set("expect", expect::summary(&comparisons));
+    let made: usize = runs.iter().map(|run| run.outputs.len()).sum();
+    let unrecorded = made.saturating_sub(comparisons.len());
+    report
+        .text
+        .push_str(&summary::comparisons(&comparisons, unrecorded));
+    report.set("expect", expect::summary(&comparisons, unrecorded));
     match expect::failure(&comparisons) {
         None => Ok(report),
         Some(failure) => Err(failure.after(report)),

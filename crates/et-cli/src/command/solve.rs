@@ -38,13 +38,13 @@ struct Answer {
 }
 
 /// Solves the instance; a failure if there is no plan within the capacity, or none was found.
-pub(crate) fn run(args: &SolveArgs) -> Result<Report, Failure> {
+pub(crate) fn run(args: &SolveArgs, quiet: bool) -> Result<Report, Failure> {
     if let Some(output) = &args.output {
         replacement::check_target(output)?;
     }
     let instance = read(&args.file)?;
     let started = Instant::now();
-    let answer = solve(&instance, args)?;
+    let answer = solve(&instance, args, quiet)?;
     let seconds = started.elapsed().as_secs_f64();
     validate(&instance, &answer.plan)
         .map_err(|error| Failure::file("solve.plan", failure::with_causes(&error)))?;
@@ -86,9 +86,9 @@ pub(super) fn stop_name(stop: Stop) -> &'static str {
     }
 }
 
-fn solve(instance: &Instance, args: &SolveArgs) -> Result<Answer, Failure> {
-    let plan = match args.search.algorithm {
-        Algorithm::Optimal => return Ok(search(instance, args)),
+fn solve(instance: &Instance, args: &SolveArgs, quiet: bool) -> Result<Answer, Failure> {
+    let plan = match args.search.algorithm() {
+        Algorithm::Optimal => return Ok(search(instance, args, quiet)),
         Algorithm::Naive => naive(instance),
         Algorithm::Greedy => greedy(instance),
     };
@@ -103,9 +103,9 @@ fn solve(instance: &Instance, args: &SolveArgs) -> Result<Answer, Failure> {
     })
 }
 
-fn search(instance: &Instance, args: &SolveArgs) -> Answer {
+fn search(instance: &Instance, args: &SolveArgs, quiet: bool) -> Answer {
     let limits = limits(&args.search);
-    let mut line = ProgressLine::new(args.search.quiet);
+    let mut line = ProgressLine::new(quiet);
     let mut listener = |progress| line.show("placing", progress);
     let solution = match args.capacity {
         None => minimise_with(instance, &limits, &mut listener),
@@ -207,7 +207,7 @@ fn report(args: &SolveArgs, instance: &Instance, answer: &Answer) -> Report {
     ));
     report.set("file", args.file.display().to_string());
     report.set("buffers", instance.buffers().len());
-    report.set("algorithm", algorithm_name(args.search.algorithm));
+    report.set("algorithm", algorithm_name(args.search.algorithm()));
     report.set("capacity", args.capacity);
     report.set("outcome", answer.outcome.name());
     report.set("nbytes", height);

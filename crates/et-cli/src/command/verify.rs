@@ -6,13 +6,13 @@ use crate::args::VerifyArgs;
 use crate::failure::{Blame, Failure};
 use crate::render::{self, Section};
 use crate::report::Report;
-use crate::source::Source;
+use crate::source::{self, Source};
 use audit::PlanProblem;
 use et_schema::{
     FileKind, ParsedFlatTensor, ParsedProgram, Problem, Problems, ReadError, Severity,
 };
 use serde_json::{Value as Json, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What was found out about one file.
 pub(super) struct Finding {
@@ -25,6 +25,7 @@ pub(super) struct Finding {
 
 /// Checks the files; a failure if one is not valid.
 pub(crate) fn run(args: &VerifyArgs) -> Result<Report, Failure> {
+    source::expect_one_stdin(args.files.iter().map(PathBuf::as_path))?;
     let findings: Vec<Finding> = args.files.iter().map(|path| check(path)).collect();
     let mut report = Report::text(text(&findings));
     report.set("files", findings.iter().map(to_json).collect::<Vec<_>>());

@@ -3,7 +3,6 @@
 use crate::failure::{self, Blame, Failure};
 use et_device::DeviceError;
 use et_kernel::{BackendError, KernelError};
-use et_memory::MemoryError;
 use et_module::{Error, ErrorKind};
 use et_schema::{ReadError, SourceError};
 
@@ -62,11 +61,9 @@ fn blame(error: &Error) -> Blame {
         };
     }
     match error.kind() {
+        _ if error.is_host_out_of_memory() => Blame::Environment,
         ErrorKind::Source(SourceError::Failed { .. })
-        | ErrorKind::Read(
-            ReadError::OutOfMemory(_) | ReadError::Source(SourceError::Failed { .. }),
-        )
-        | ErrorKind::Memory(MemoryError::HostOutOfMemory { .. } | MemoryError::HostBuffer { .. })
+        | ErrorKind::Read(ReadError::Source(SourceError::Failed { .. }))
         | ErrorKind::Duplicate(_) => Blame::Environment,
         _ => Blame::File,
     }

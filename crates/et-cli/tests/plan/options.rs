@@ -163,3 +163,79 @@ fn verify_finds_nothing_in_recorded_programs() {
         assert_eq!(report["files"][0]["num_errors"], 0, "{case}");
     }
 }
+
+#[test]
+fn a_given_target_is_in_the_compile_specs_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("x.pte");
+    let to = out.to_str().unwrap();
+    let stripped = dir.path().join("stripped.pte");
+    write_changed("dev_single_add", &stripped, strip);
+    // One delegate without a target, and one with another.
+    for (case, model) in [
+        ("dev_no_target", "dev_no_target/model.pte"),
+        ("dev_single_add", stripped.to_str().unwrap()),
+    ] {
+        let target = ["--target", "forward:0=cuda:1"];
+        document(&[&["plan", model, "-o", to], &target[..]].concat(), 0);
+        let (_, _, planned) = program(&out);
+        let specs = &planned.execution_plan[0].delegates[0].compile_specs;
+        let mut targets = specs.iter().filter(|spec| spec.key == "target_device");
+        assert_eq!(targets.next().unwrap().value, b"cuda:1", "{case}");
+        assert!(targets.next().is_none());
+        // Who reads the file sees one device.
+        let again = document(&["plan", to, "--dry-run"], 0);
+        assert_eq!(again["methods"][0]["already_device_planned"], true);
+        check_run(case, &out, &["--simulate"]);
+    }
+}
+
+#[test]
+fn options_that_a_planned_program_cannot_follow_are_refused() {
+    let planned = "dev_single_add/model.pte";
+    for options in [
+        &["--skip-h2d"][..],
+        &["--skip-d2h"],
+        &["--skip-h2d", "forward"],
+        &["--device-memory", "off"],
+        &["--reuse-uploads"],
+        &["--target", "forward:0=cuda:1"],
+        &["--target", "forward:0=cpu"],
+    ] {
+        let arguments = [&["plan", planned, "--dry-run"], options].concat();
+        check_failure(&arguments, 1, "has device memory already");
+    }
+    for model in [planned, "add/model.pte"] {
+        for option in ["--alignment=64", "--algorithm=greedy"] {
+            check_failure(&["plan", model, "--dry-run", option], 2, "add --compact");
+            document(&["plan", model, "--dry-run", option, "--compact"], 0);
+        }
+    }
+}
+
+#[test]
+fn no_method_has_an_empty_name() {
+    for option in ["--skip-h2d", "--skip-d2h"] {
+        let arguments = ["plan", "dev_no_target/model.pte", "--dry-run", option, ""];
+        check_failure(&arguments, 2, "no method ``");
+    }
+}
+
+#[test]
+fn a_solved_instance_can_be_solved_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let [from, to] = ["a.csv", "b.csv"].map(|name| dir.path().join(name));
+    // A byte order mark, alignments that differ, a buffer that is never alive.
+    let text = "\u{feff}id,lower,upper,size,alignment\na,0,2,5,1\nb,1,3,7,64\nc,4,4,9,2\n";
+    std::fs::write(&from, text).unwrap();
+    let [from, to] = [&from, &to].map(|path| path.to_str().unwrap());
+    for algorithm in ["naive", "greedy", "optimal"] {
+        let options = ["--algorithm", algorithm];
+        let first = document(&[&["solve", from, "-o", to], &options[..]].concat(), 0);
+        let again = document(&[&["solve", to], &options[..]].concat(), 0);
+        assert_eq!(again["nbytes"], first["nbytes"], "{algorithm}");
+        assert_eq!(again["lower_bound"], 12);
+    }
+    std::fs::write(from, "id,lower,upper,size\na,0,1,4\na,1,2,4\n").unwrap();
+    check_failure(&["solve", from], 1, "line 3: id `a` is that of line 2");
+}

@@ -32,6 +32,22 @@ fn named(name: &OsString) -> Result<&'static Library, DriverError> {
     }
 }
 
+/// The error of a library that lacks a function.
+pub(super) fn without(symbol: &'static str) -> DriverError {
+    let text = match env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
+        Some(name) => format!(
+            "the library that {VARIABLE} names, {}, has no function {symbol}; name a newer NVIDIA driver, or unset the \
+             variable",
+            name.display()
+        ),
+        None => format!(
+            "the CUDA driver that was found has no function {symbol}; install a newer NVIDIA driver"
+        ),
+    };
+    let text = kept(text);
+    DriverError::MissingSymbol { symbol, text }
+}
+
 /// Shared with every other user of the bindings in this program.
 #[cfg(feature = "cuda-13000")]
 fn system() -> Option<&'static Library> {

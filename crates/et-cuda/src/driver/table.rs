@@ -5,7 +5,7 @@
 //! size here: they are opaque, and integers may cross threads as the driver allows.
 
 use super::DriverError;
-use super::library::library;
+use super::library::{self, library};
 use super::status::{NO_DEVICE, STUB_LIBRARY, Status};
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -50,13 +50,7 @@ macro_rules! functions {
                     $($name: {
                         // SAFETY: the signature is the documented one of this symbol.
                         let found = unsafe { symbol(library, concat!(stringify!($symbol), "\0")) };
-                        found.ok_or(DriverError::MissingSymbol {
-                            symbol: stringify!($symbol),
-                            text: concat!(
-                                "the CUDA driver that was found has no function ", stringify!($symbol),
-                                "; install a newer NVIDIA driver"
-                            ),
-                        })?
+                        found.ok_or_else(|| library::without(stringify!($symbol)))?
                     },)*
                     $($oname: {
                         // SAFETY: the signature is the documented one of this symbol.

@@ -15,10 +15,24 @@ fn r_ma_04_a_piece_that_does_not_fit_leaves_the_cursor() {
         ArenaError {
             nbytes: 12,
             used: 0,
-            capacity: 10
+            capacity: 10,
+            limit: Some(10),
         }
     );
     assert!(arena.allocate(9, Alignment::ONE).is_ok());
+}
+
+#[test]
+fn errors_say_whether_the_arena_or_the_host_is_full() {
+    let arena = Arena::bounded(10).unwrap();
+    arena.allocate(4, Alignment::ONE).unwrap();
+    let text = arena.allocate(7, Alignment::ONE).unwrap_err().to_string();
+    let expected = "no room for 7 bytes of scratch memory: 4 of 10 bytes are in use";
+    assert_eq!(text, expected);
+    let arena = Arena::new();
+    let error = arena.allocate(usize::MAX / 2, Alignment::ONE).unwrap_err();
+    assert_eq!(error.limit, None);
+    assert!(error.to_string().contains("the host has not enough memory"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Instances as text: `id,lower,upper,size[,alignment][,fixed]`, and plans with one more column, `offset`.
+//! Instances as text: `id,lower,upper,size[,alignment][,fixed]`, and plans with one more column, `offset`, which is not read.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::num::ParseIntError;
 
@@ -14,7 +15,7 @@ use super::plan::Plan;
 pub enum CsvError {
     /// A column name that has no meaning here, or occurs twice.
     #[error(
-        "column `{name}` is not one of id, lower, upper, size, alignment, fixed, or occurs twice"
+        "column `{name}` is not one of id, lower, upper, size, alignment, fixed, offset, or occurs twice"
     )]
     UnknownColumn {
         /// The name as written.
@@ -48,12 +49,30 @@ pub enum CsvError {
         /// What is wrong with it.
         source: ParseIntError,
     },
+    /// Two rows of one name.
+    #[error("line {line}: id `{id}` is that of line {first} already")]
+    SameId {
+        /// The line.
+        line: usize,
+        /// The line that had it before.
+        first: usize,
+        /// The name.
+        id: String,
+    },
     /// Rows that are no instance together. Buffers count from 0 at the second line.
     #[error("the rows make no instance")]
     Instance(#[from] InstanceError),
 }
 
-const COLUMNS: [&str; 6] = ["id", "lower", "upper", "size", "alignment", "fixed"];
+const COLUMNS: [&str; 7] = [
+    "id",
+    "lower",
+    "upper",
+    "size",
+    "alignment",
+    "fixed",
+    "offset",
+];
 const REQUIRED: usize = 4;
 
 /// For each of [`COLUMNS`], the field in which it is.
@@ -63,12 +82,14 @@ impl Instance {
     /// The instance that `text` describes: a header line, then one line per buffer, fields separated by commas.
     ///
     /// Columns come in any order: `id`, `lower`, `upper`, `size` in bytes, and where wanted `alignment` (1 where
-    /// empty) and `fixed`, the offset that the buffer must have (any where empty). Blank lines are skipped.
+    /// empty) and `fixed`, the offset that the buffer must have (any where empty). A column `offset`, as
+    /// [`to_csv`](Self::to_csv) writes it, is not read. Blank lines are skipped, and so is a byte order mark.
     ///
     /// # Errors
     ///
     /// [`CsvError`], with the line.
     pub fn from_csv(text: &str) -> Result<Self, CsvError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut lines = text
             .lines()
             .enumerate()
@@ -77,6 +98,7 @@ impl Instance {
         let layout = read_header(header)?;
         let expected = header.split(',').count();
         let (mut buffers, mut ids) = (Vec::new(), Vec::new());
+        let mut seen = HashMap::new();
         for (number, line) in lines {
             let fields: Vec<&str> = line.split(',').map(str::trim).collect();
             let (line, found) = (number + 1, fields.len());
@@ -93,7 +115,12 @@ impl Instance {
                 layout: &layout,
             };
             buffers.push(row.buffer()?);
-            ids.push(row.text(0).to_owned());
+            let id = row.text(0);
+            if let Some(first) = seen.insert(id, line) {
+                let id = id.to_owned();
+                return Err(CsvError::SameId { line, first, id });
+            }
+            ids.push(id.to_owned());
         }
         Ok(Self::with_ids(buffers, ids)?)
     }
@@ -144,13 +171,13 @@ fn read_header(header: &str) -> Result<Layout, CsvError> {
     }
 }
 
-struct Row<'a> {
+struct Row<'a, 'l> {
     line: usize,
     fields: Vec<&'a str>,
-    layout: &'a Layout,
+    layout: &'l Layout,
 }
 
-impl Row<'_> {
+impl<'a> Row<'a, '_> {
     fn buffer(&self) -> Result<Buffer, CsvError> {
         Ok(Buffer {
             lifetime: Lifetime::new(self.required(1)?, self.required(2)?),
@@ -160,7 +187,7 @@ impl Row<'_> {
         })
     }
 
-    fn text(&self, column: usize) -> &str {
+    fn text(&self, column: usize) -> &'a str {
         self.layout[column].map_or("", |field| self.fields[field])
     }
 
@@ -208,8 +235,7 @@ mod tests {
     fn faults_are_named_with_their_line() {
         refused("", "there is no column `id`");
         refused("id,lower,upper\n", "there is no column `size`");
-        let twice =
-            "column `id` is not one of id, lower, upper, size, alignment, fixed, or occurs twice";
+        let twice = "column `id` is not one of id, lower, upper, size, alignment, fixed, offset, or occurs twice";
         refused("id,id,lower,upper,size\n", twice);
         refused(
             "id,lower,upper,size\na,0,1\n",
@@ -227,6 +253,25 @@ mod tests {
             "id,lower,upper,size\na,3,1,4\n",
             "the rows make no instance",
         );
+    }
+
+    #[test]
+    fn names_are_used_once() {
+        let text = "id,lower,upper,size\na,0,1,4\n\nb,0,1,4\na,1,2,4\n";
+        refused(text, "line 5: id `a` is that of line 2 already");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_name() {
+        let instance = Instance::from_csv("\u{feff}id,lower,upper,size\na,0,1,4\n").unwrap();
+        assert_eq!(instance.ids(), ["a"]);
+    }
+
+    #[test]
+    fn a_plan_that_was_written_is_an_instance_again() {
+        let instance = Instance::from_csv("id,lower,upper,size\na,0,1,8\nb,0,1,8\n").unwrap();
+        let text = instance.to_csv(&Plan::new(vec![0, 8], 16));
+        assert_eq!(Instance::from_csv(&text), Ok(instance));
     }
 
     #[test]

@@ -333,7 +333,8 @@ impl Arena {
             // Where an empty buffer is fixed need not be a whole number of units.
             *offset = buffer.fixed_offset.unwrap_or(*offset);
         }
-        let lower_bound = self.bound() * self.unit;
+        // Buffers that are never alive are in no block.
+        let lower_bound = (self.bound() * self.unit).max(max_live_load(instance));
         let plan = Plan::of(instance, offsets);
         Solution {
             plan,

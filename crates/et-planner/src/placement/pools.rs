@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::greedy::lcm;
 use super::instance::Lifetime;
 
 /// The granule to which sizes are rounded before they are compared, whatever the alignment.
@@ -109,15 +110,40 @@ fn naive(buffers: &[PoolBuffer], options: &PoolOptions) -> Option<PoolPlan> {
 }
 
 fn greedy(buffers: &[PoolBuffer], options: &PoolOptions) -> Option<PoolPlan> {
+    // Sizes that are multiples of the alignment keep offsets aligned.
+    let padded = |buffer: &PoolBuffer| {
+        Some(Item {
+            lifetime: buffer.lifetime,
+            nbytes: buffer.nbytes.checked_next_multiple_of(options.alignment)?,
+            alignment: 1,
+        })
+    };
+    let items = buffers.iter().map(padded).collect::<Option<Vec<_>>>()?;
+    place_all(buffers, &items, options)
+}
+
+/// As `greedy` with one pool and nothing taken, but every offset is a multiple of the buffer's own alignment, and no size
+/// is rounded. `None` when a sum of sizes wraps.
+pub(super) fn greedy_each_aligned(buffers: &[PoolBuffer], alignments: &[u64]) -> Option<PoolPlan> {
+    let pairs = buffers.iter().zip(alignments);
+    let items: Vec<Item> = pairs
+        .map(|(buffer, &alignment)| Item {
+            lifetime: buffer.lifetime,
+            nbytes: buffer.nbytes,
+            alignment,
+        })
+        .collect();
+    place_all(buffers, &items, &PoolOptions::default())
+}
+
+fn place_all(buffers: &[PoolBuffer], items: &[Item], options: &PoolOptions) -> Option<PoolPlan> {
     let mut pools: BTreeMap<u32, Vec<Object>> = BTreeMap::new();
     let mut places = vec![Place::default(); buffers.len()];
     for index in processing_order(buffers)? {
-        let buffer = &buffers[index];
-        let nbytes = buffer.nbytes.checked_next_multiple_of(options.alignment)?;
         let objects = pools
-            .entry(buffer.pool.unwrap_or(DEFAULT_POOL))
+            .entry(buffers[index].pool.unwrap_or(DEFAULT_POOL))
             .or_default();
-        places[index] = place(objects, buffer.lifetime, nbytes, options.allow_overlapping)?;
+        places[index] = place(objects, items[index], options.allow_overlapping)?;
     }
     let mut sizes = vec![0; 2];
     let mut starts = BTreeMap::new();
@@ -125,6 +151,7 @@ fn greedy(buffers: &[PoolBuffer], options: &PoolOptions) -> Option<PoolPlan> {
         let reserve = options.reserve.get(usize::try_from(pool).ok()?);
         let mut end = reserve.copied().unwrap_or(0);
         for (number, object) in objects.iter().enumerate() {
+            end = end.checked_next_multiple_of(object.alignment)?;
             starts.insert((pool, number), end);
             end = end.checked_add(object.nbytes)?;
         }
@@ -170,9 +197,19 @@ struct Place {
     offset: u64,
 }
 
+/// A buffer as it is placed.
+#[derive(Clone, Copy)]
+struct Item {
+    lifetime: Lifetime,
+    nbytes: u64,
+    alignment: u64,
+}
+
 /// A stretch of a pool as long as the buffer that opened it. It never grows.
 struct Object {
     nbytes: u64,
+    /// Its start is a multiple of this, so that of all its members.
+    alignment: u64,
     /// The times at which anything is alive here: disjoint, by begin.
     busy: BTreeMap<u64, u64>,
     members: Vec<(Lifetime, u64)>,
@@ -183,6 +220,7 @@ impl Object {
     fn new(nbytes: u64) -> Self {
         Self {
             nbytes,
+            alignment: 1,
             busy: BTreeMap::new(),
             members: Vec::new(),
             lowest_end: u64::MAX,
@@ -195,7 +233,12 @@ impl Object {
     }
 
     /// The offset above everything that is alive at the time, if there is room.
-    fn room_above(&self, lifetime: Lifetime, nbytes: u64) -> Option<u64> {
+    fn room_above(&self, item: Item) -> Option<u64> {
+        let Item {
+            lifetime,
+            nbytes,
+            alignment,
+        } = item;
         if self.lowest_end.checked_add(nbytes)? > self.nbytes {
             return None;
         }
@@ -204,11 +247,14 @@ impl Object {
             .iter()
             .filter(|(other, _)| other.overlaps(lifetime));
         let above = alive.map(|&(_, end)| end).max()?;
+        let above = above.checked_next_multiple_of(alignment)?;
         (above > 0 && above.checked_add(nbytes)? <= self.nbytes).then_some(above)
     }
 
-    fn add(&mut self, lifetime: Lifetime, offset: u64, nbytes: u64) -> Option<()> {
-        let end = offset.checked_add(nbytes)?;
+    fn add(&mut self, item: Item, offset: u64) -> Option<()> {
+        let lifetime = item.lifetime;
+        let end = offset.checked_add(item.nbytes)?;
+        self.alignment = lcm(self.alignment, item.alignment)?;
         self.members.push((lifetime, end));
         self.lowest_end = self.lowest_end.min(end);
         if lifetime.is_empty() {
@@ -231,20 +277,15 @@ impl Object {
     }
 }
 
-fn place(
-    objects: &mut Vec<Object>,
-    lifetime: Lifetime,
-    nbytes: u64,
-    allow_overlapping: bool,
-) -> Option<Place> {
-    let fits = |object: &Object| object.nbytes >= nbytes && object.is_free(lifetime);
+fn place(objects: &mut Vec<Object>, item: Item, allow_overlapping: bool) -> Option<Place> {
+    let fits = |object: &Object| object.nbytes >= item.nbytes && object.is_free(item.lifetime);
     let mut found = objects
         .iter()
         .position(fits)
         .map(|object| Place { object, offset: 0 });
     if found.is_none() && allow_overlapping {
         found = objects.iter().enumerate().find_map(|(number, object)| {
-            let offset = object.room_above(lifetime, nbytes)?;
+            let offset = object.room_above(item)?;
             Some(Place {
                 object: number,
                 offset,
@@ -252,13 +293,13 @@ fn place(
         });
     }
     let place = found.unwrap_or_else(|| {
-        objects.push(Object::new(nbytes));
+        objects.push(Object::new(item.nbytes));
         Place {
             object: objects.len() - 1,
             offset: 0,
         }
     });
-    objects[place.object].add(lifetime, place.offset, nbytes)?;
+    objects[place.object].add(item, place.offset)?;
     Some(place)
 }
 

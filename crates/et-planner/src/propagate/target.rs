@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use et_device::{Device, DeviceType};
-use et_schema::owned::{BackendDelegate, ExecutionPlan};
+use et_schema::owned::{BackendDelegate, CompileSpec, ExecutionPlan};
 
 use super::error::PropagateError;
 
@@ -34,6 +34,30 @@ pub(super) fn targets(
             delegate,
         }),
         None => Ok(targets),
+    }
+}
+
+/// Writes the devices that were given into the compile specs, where backends and later tools look for them.
+pub(super) fn write(method: &mut ExecutionPlan, given: &BTreeMap<u32, Device>) {
+    for (number, delegate) in (0..).zip(&mut method.delegates) {
+        let Some(device) = given.get(&number) else {
+            continue;
+        };
+        let value = device.to_string().into_bytes();
+        let mut named = delegate.compile_specs.iter_mut();
+        match named.find(|spec| spec.key == KEY) {
+            Some(spec) => spec.value = value,
+            // Without a target the host is the default.
+            None if device.is_cpu() => {}
+            None => delegate.compile_specs.push(CompileSpec {
+                key: KEY.into(),
+                value,
+            }),
+        }
+        let mut is_first = true;
+        delegate
+            .compile_specs
+            .retain(|spec| spec.key != KEY || std::mem::take(&mut is_first));
     }
 }
 

@@ -440,6 +440,61 @@ fn a_ins_04_two_target_devices_must_agree() {
     ));
 }
 
+/// The `target_device`s of the first delegate.
+fn specs(method: &ExecutionPlan) -> Vec<&str> {
+    let specs = method.delegates[0].compile_specs.iter();
+    let targets = specs.filter(|spec| spec.key == "target_device");
+    targets
+        .map(|spec| std::str::from_utf8(&spec.value).unwrap())
+        .collect()
+}
+
+#[test]
+fn compile_specs_say_the_device_that_was_given() {
+    let given = |device: &str, device_memory| MethodOptions {
+        targets: [(0, device.parse().unwrap())].into(),
+        device_memory,
+        ..MethodOptions::default()
+    };
+    for device_memory in [true, false] {
+        let mut method = add("cuda:0");
+        propagate_method(&mut method, &given("cuda:1", device_memory)).unwrap();
+        assert_eq!(specs(&method), ["cuda:1"]);
+        let mut method = add("cuda:0");
+        let report = propagate_method(&mut method, &given("cpu", device_memory)).unwrap();
+        assert_eq!((specs(&method), report.buffers.len()), (vec!["cpu"], 0));
+        let mut method = add("cuda:0");
+        method.delegates[0].compile_specs.clear();
+        propagate_method(&mut method, &given("cpu", device_memory)).unwrap();
+        assert!(specs(&method).is_empty());
+        propagate_method(&mut method, &given("cuda:1", device_memory)).unwrap();
+        assert_eq!(specs(&method), ["cuda:1"]);
+    }
+    // Two that disagree become one.
+    let mut method = add("cuda:0");
+    let mut second = method.delegates[0].compile_specs[0].clone();
+    second.value = b"cuda:2".to_vec();
+    method.delegates[0].compile_specs.push(second);
+    propagate_method(&mut method, &given("cuda:1", true)).unwrap();
+    assert_eq!(specs(&method), ["cuda:1"]);
+}
+
+#[test]
+fn a_device_that_comes_too_late_changes_nothing() {
+    let mut method = add("cuda:0");
+    propagate_method(&mut method, &MethodOptions::default()).unwrap();
+    let before = method.clone();
+    for device in ["cuda:1", "cpu"] {
+        let options = MethodOptions {
+            targets: [(0, device.parse().unwrap())].into(),
+            ..MethodOptions::default()
+        };
+        let report = propagate_method(&mut method, &options).unwrap();
+        assert!(report.was_propagated, "{device}");
+        assert_eq!(method, before);
+    }
+}
+
 #[test]
 fn devices_can_be_given_instead() {
     let cuda: Device = "cuda:1".parse().unwrap();

@@ -309,7 +309,7 @@ impl Buffer {
             "planned": self.search.as_ref().is_some_and(|search| !search.kept),
         });
         if let Some(search) = &self.search {
-            entry["algorithm"] = algorithm_name(args.search.algorithm).into();
+            entry["algorithm"] = algorithm_name(args.search.algorithm()).into();
             entry["lower_bound"] = search.lower_bound.into();
             entry["proved"] = (self.nbytes_after <= search.lower_bound).into();
             entry["gap"] = self.nbytes_after.saturating_sub(search.lower_bound).into();

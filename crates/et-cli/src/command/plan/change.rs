@@ -32,6 +32,14 @@ pub(super) struct Changed {
 }
 
 impl Changed {
+    /// Whether some values were given places.
+    pub(super) fn has_new_places(&self) -> bool {
+        let were_planned = |reports: &[BufferReport]| !reports.is_empty();
+        !self.devices.buffers.is_empty()
+            || were_planned(&self.repaired)
+            || were_planned(&self.compacted)
+    }
+
     /// (input, result): results that lie on an input which nobody needs any more.
     pub(super) fn shared(&self) -> impl Iterator<Item = (ValueIndex, ValueIndex)> {
         let shared = self.compacted.iter().flat_map(|report| &report.shared);
@@ -62,7 +70,8 @@ pub(super) enum ChangeError {
     Corrupt(Vec<Finding>),
     /// An option asks for what is done already.
     #[error(
-        "it has device memory already, which --target, --skip-h2d and --skip-d2h cannot change"
+        "it has device memory already, which --target, --skip-h2d, --skip-d2h, --reuse-uploads and --device-memory off \
+         cannot change"
     )]
     Planned,
     /// No device memory.
@@ -110,7 +119,7 @@ pub(super) fn change(
     let repaired = repair(method, request, frozen, line)?;
     let ends = plan_ends(method, &request.ends)?;
     let devices = propagate_method(method, &request.of(&method.name))?;
-    if devices.was_propagated && request.names(&method.name) {
+    if devices.was_propagated && request.changes_devices(&method.name) {
         return Err(ChangeError::Planned);
     }
     let compacted = match request.compact_all {

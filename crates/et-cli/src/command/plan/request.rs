@@ -3,6 +3,7 @@
 use super::super::solve::limits;
 use crate::args::{self, OnOff, PlanArgs};
 use crate::failure::Failure;
+use crate::options::Methods;
 use et_planner::compact::{Algorithm, CompactOptions};
 use et_planner::ends::EndsOptions;
 use et_planner::propagate::MethodOptions;
@@ -13,8 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Request {
     /// For the copies and the device memory, by method.
     methods: BTreeMap<String, MethodOptions>,
-    /// The methods that an option names.
+    /// The methods that an option about devices names.
     named: BTreeSet<String>,
+    /// Whether such an option is about all methods.
+    all: bool,
     /// For new places.
     pub(super) compact: CompactOptions,
     /// Find new places for all values.
@@ -31,11 +34,15 @@ impl Request {
             let options = method_options(args, method)?;
             Ok((method.name.clone(), options))
         });
-        let skips = args.skip_h2d.iter().chain(&args.skip_d2h);
-        let targets = args.target.iter().map(|target| &target.method);
+        let skips = || args.skip_h2d.iter().chain(&args.skip_d2h);
+        let named = skips().filter_map(Methods::name);
+        let targets = args.target.iter().map(|target| target.method.as_str());
         Ok(Self {
             methods: options.collect::<Result<_, Failure>>()?,
-            named: skips.chain(targets).cloned().collect(),
+            named: named.chain(targets).map(str::to_owned).collect(),
+            all: skips().any(|skip| *skip == Methods::All)
+                || args.reuse_uploads
+                || args.device_memory == OnOff::Off,
             compact: compact_options(args),
             compact_all: args.compact || args.reorder || args.inplace,
             ends: ends_options(args),
@@ -47,9 +54,9 @@ impl Request {
         self.methods.get(method).cloned().unwrap_or_default()
     }
 
-    /// Whether an option asks for a change of this very method.
-    pub(super) fn names(&self, method: &str) -> bool {
-        self.named.contains(method)
+    /// Whether an option asks for devices or copies of this method that are not its own.
+    pub(super) fn changes_devices(&self, method: &str) -> bool {
+        self.all || self.named.contains(method)
     }
 }
 
@@ -60,13 +67,13 @@ fn check_names(args: &PlanArgs, program: &Program) -> Result<(), Failure> {
             "--device-memory off inserts no copies that --skip-h2d or --skip-d2h could skip";
         return Err(Failure::usage(message));
     }
-    let targets = args.target.iter().map(|target| &target.method);
-    let names = skips.filter(|name| !name.is_empty()).chain(targets);
+    let targets = args.target.iter().map(|target| target.method.as_str());
+    let names = skips.filter_map(Methods::name).chain(targets);
     for name in names {
         if !program
             .execution_plan
             .iter()
-            .any(|method| method.name == *name)
+            .any(|method| method.name == name)
         {
             return Err(Failure::usage(format!(
                 "the program has no method `{name}`"
@@ -77,17 +84,16 @@ fn check_names(args: &PlanArgs, program: &Program) -> Result<(), Failure> {
 }
 
 fn method_options(args: &PlanArgs, method: &ExecutionPlan) -> Result<MethodOptions, Failure> {
-    let is_in = |names: &[String]| {
-        names
-            .iter()
-            .any(|name| name.is_empty() || *name == method.name)
+    let is_in = |skips: &[Methods]| {
+        let mut names = skips.iter().map(Methods::name);
+        names.any(|name| name.is_none_or(|name| name == method.name))
     };
     let mut options = MethodOptions::default();
     options.device_memory = args.device_memory == OnOff::On;
     options.skip_h2d = is_in(&args.skip_h2d);
     options.skip_d2h = is_in(&args.skip_d2h);
     options.reuse_uploads = args.reuse_uploads;
-    options.algorithm = algorithm(args.search.algorithm);
+    options.algorithm = algorithm(args.search.algorithm());
     options.limits = limits(&args.search);
     if let Some(alignment) = args.alignment {
         options.alignment = alignment;
@@ -114,7 +120,7 @@ fn method_options(args: &PlanArgs, method: &ExecutionPlan) -> Result<MethodOptio
 
 fn compact_options(args: &PlanArgs) -> CompactOptions {
     let mut options = CompactOptions::default();
-    options.algorithm = algorithm(args.search.algorithm);
+    options.algorithm = algorithm(args.search.algorithm());
     options.limits = limits(&args.search);
     options.alignment = args.alignment;
     options.repair = args.repair;

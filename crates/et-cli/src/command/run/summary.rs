@@ -159,7 +159,8 @@ fn text<'a>(event: &'a Json, key: &str) -> &'a str {
 }
 
 /// One line per output that was compared, and the worst difference.
-pub(super) fn comparisons(comparisons: &[Comparison]) -> String {
+/// Outputs that nothing is recorded of are only counted.
+pub(super) fn comparisons(comparisons: &[Comparison], unrecorded: usize) -> String {
     let heads = [">run", ">#", "result", ">difference", ">relative"];
     let mut section = Section::new("compared with what was recorded", &heads);
     let mut worst = crate::compare::Closeness::default();
@@ -199,6 +200,12 @@ pub(super) fn comparisons(comparisons: &[Comparison]) -> String {
         number(worst.difference),
         number(worst.relative),
     ));
+    if unrecorded > 0 {
+        let outputs = render::count(unrecorded as u64, "output");
+        text.push_str(&format!(
+            "{outputs} not compared: .npy files alone record tensors only, meta.json or outputs.json all else\n"
+        ));
+    }
     text
 }
 

@@ -197,6 +197,10 @@ fn vacant_buffers_lie_anywhere() {
         (solution.plan.offsets(), solution.plan.height()),
         ([0, 24, 0].as_slice(), 32)
     );
+    assert!(solution.is_proved());
+    let buffers = vec![buffer(3, 3, 100), buffer(4, 4, 50).fixed(25)];
+    let solution = minimise(&instance(buffers), &Limits::default());
+    assert_eq!((solution.plan.height(), solution.lower_bound), (100, 100));
 }
 
 #[test]
