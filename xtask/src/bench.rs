@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: times of loading and running, ours and (with `--peer`) the C++ runtime's, in one table.
+//! `cargo xtask bench`: times of loading and running, ours and (with `--peer`) the C++ runtime's, in one table; `--all` compares
+//! every program there is.
 
 use crate::peer::Peer;
 use crate::{console, process, workspace};
@@ -19,6 +20,10 @@ pub(crate) struct Options {
     /// Seconds that the other side takes for each thing at most; ours takes as many runs as fit
     #[arg(long, default_value_t = 0.3, value_name = "SECONDS")]
     seconds: f64,
+    /// Compare every program of the collection in one short table, sorted by how many times as long the C++ runtime takes, and
+    /// write nothing
+    #[arg(long, requires = "peer")]
+    all: bool,
     /// Only programs whose name contains this text
     #[arg(long, default_value = "", value_name = "TEXT")]
     filter: String,
@@ -67,6 +72,9 @@ const TIMES: [(&str, &str); 3] = [
     ("execute", "execute"),
 ];
 
+/// What is run, where nothing says another.
+const METHOD: &str = "forward";
+
 /// How many threads whole models are run with. Small programs gain nothing from a second one.
 const THREADS: [u16; 2] = [1, 2];
 
@@ -79,6 +87,9 @@ struct Subject {
     threads: u16,
     ours: PathBuf,
     theirs: PathBuf,
+    /// Files of external data that go with it.
+    data: Vec<PathBuf>,
+    method: String,
 }
 
 /// What one side said in each round.
@@ -102,7 +113,10 @@ struct Row {
 
 /// Measures, prints, and with `--peer` writes the results.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let subjects = subjects(&options.filter);
+    let subjects = match options.all {
+        true => every_program(&options.filter)?,
+        false => subjects(&options.filter),
+    };
     if subjects.is_empty() {
         bail!("no program to measure matches `{}`", options.filter);
     }
@@ -122,6 +136,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
     }
     console::progress(format_args!(""));
+    if options.all {
+        console::line(format_args!("{}", comparison(&rows)));
+        return Ok(());
+    }
     let mut table = plain_table(&rows, peer.is_some());
     console::line(format_args!("{}", console::plain(&mut table)));
     if peer.is_some() && options.filter.is_empty() {
@@ -146,6 +164,8 @@ fn subjects(filter: &str) -> Vec<Subject> {
             threads: 1,
             ours: file.clone(),
             theirs: file,
+            data: Vec::new(),
+            method: METHOD.to_owned(),
         })
     });
     let model = |threads| {
@@ -158,12 +178,55 @@ fn subjects(filter: &str) -> Vec<Subject> {
             threads,
             ours: full.join(ours).join("model.pte"),
             theirs: full.join(theirs).join("model.pte"),
+            data: Vec::new(),
+            method: METHOD.to_owned(),
         })
     };
     let models = THREADS.into_iter().flat_map(model);
     let models = models.filter(|subject| subject.ours.is_file() && subject.theirs.is_file());
     let wanted = |subject: &Subject| subject.name.contains(filter);
     small.chain(models).filter(wanted).collect()
+}
+
+/// Every program of the collection beside the repository, with the method that its first recorded call is of.
+fn every_program(filter: &str) -> Result<Vec<Subject>> {
+    let collection = workspace::root().join("../shared/corpus");
+    let mut subjects = Vec::new();
+    for folder in entries(&collection)? {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let program = folder.join("model.pte");
+        if !program.is_file() || !name.contains(filter) {
+            continue;
+        }
+        let mut data = entries(&folder)?;
+        data.retain(|file| file.extension().is_some_and(|extension| extension == "ptd"));
+        subjects.push(Subject {
+            name: name.into_owned(),
+            threads: 1,
+            ours: program.clone(),
+            theirs: program,
+            data,
+            method: recorded_method(&folder).unwrap_or_else(|| METHOD.to_owned()),
+        });
+    }
+    Ok(subjects)
+}
+
+/// What is in a folder, by name.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let read =
+        std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    let mut paths = read
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn recorded_method(folder: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(folder.join("meta.json")).ok()?;
+    let meta: Value = serde_json::from_str(&text).ok()?;
+    Some(meta["runs"][0]["method"].as_str()?.to_owned())
 }
 
 /// As many runs of ours as fit the time, but not so few that a median says nothing.
@@ -189,6 +252,10 @@ fn ours(et: &Path, subject: &Subject, options: &Options, row: &mut Row) {
         &count,
     ]);
     command.args(["--threads", &subject.threads.to_string()]);
+    command.args(["--method", &subject.method]);
+    for data in &subject.data {
+        command.arg("--data").arg(data);
+    }
     match process::output(&mut command).and_then(|text| Ok(serde_json::from_str::<Value>(&text)?)) {
         Ok(report) => {
             row.instructions = report["instructions"].as_u64().unwrap_or_default();
@@ -204,7 +271,11 @@ fn ours(et: &Path, subject: &Subject, options: &Options, row: &mut Row) {
 
 fn theirs(peer: &Peer, subject: &Subject, options: &Options, row: &mut Row) {
     let text = peer.output("peer_bench.py", |command| {
-        command.arg(&subject.theirs).args(["--method", "forward"]);
+        command.arg(&subject.theirs);
+        command.args(["--method", &subject.method]);
+        for data in &subject.data {
+            command.arg("--data").arg(data);
+        }
         command.args(["--threads", &subject.threads.to_string()]);
         command.args([
             "--seconds",
@@ -332,6 +403,35 @@ fn plain_table(rows: &[Row], with_peer: bool) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// What running takes, the worst first, and which programs there is nothing to compare of.
+fn comparison(rows: &[Row]) -> String {
+    let execute = COLUMNS.len() - 1;
+    let (mut compared, mut others) = (Vec::new(), Vec::new());
+    for row in rows {
+        match ratio(row, execute) {
+            Some(ratio) => compared.push((ratio, row)),
+            None => others.push(row.name.as_str()),
+        }
+    }
+    compared.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let mut table = Table::new();
+    table.set_header(["program", "execute", "C++", "ratio"]);
+    for &(ratio, row) in &compared {
+        let [ours, theirs] = [&row.ours, &row.theirs].map(|side| microseconds(side.time(execute)));
+        table.add_row([row.name.clone(), ours, theirs, times(Some(ratio))]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let slower = compared.iter().filter(|(ratio, _)| *ratio < 1.0).count();
+    format!(
+        "{}\n{} programs, {slower} slower here; not compared, since one side does not run them: {}",
+        console::plain(&mut table),
+        compared.len(),
+        others.join(", ")
+    )
 }
 
 fn document(rows: &[Row], options: &Options) -> String {
@@ -470,6 +570,19 @@ mod tests {
             lost.contains("- add: `execute` takes 1.50 times as long"),
             "{lost}"
         );
+    }
+
+    #[test]
+    fn the_worst_comes_first() {
+        let mut rows = [row(1.0, 3.0), row(2.0, 1.0), row(1.0, 1.0)];
+        rows[1].name = "mul".to_owned();
+        rows[2].name = "sub".to_owned();
+        rows[2].theirs = Side::default();
+        let text = comparison(&rows);
+        let place = |what: &str| text.find(what).unwrap();
+        assert!(place("mul") < place("add"), "{text}");
+        assert!(text.contains("2 programs, 1 slower here"), "{text}");
+        assert!(text.ends_with(": sub"), "{text}");
     }
 
     #[test]
