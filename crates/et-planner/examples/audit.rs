@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn audit(path: &str, method: &ExecutionPlan) -> Result<(), Box<dyn Error>> {
     let analysis = Analysis::new(method, &Hints::default())?;
-    let findings = analysis.audit();
+    let findings = analysis.audit()?.findings;
     let guesses = analysis.steps().iter().filter(|step| step.is_guess).count();
     println!(
         "{path} {}: {} values, {} instructions, {guesses} guessed, {} findings",

@@ -37,7 +37,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let bytes = file.to_bytes()?;
     let verified = VerifiedProgram::from_file_bytes(&bytes)?;
     let method = &file.program.execution_plan[0];
-    let findings = Analysis::new(method, &Hints::default())?.audit();
+    let findings = Analysis::new(method, &Hints::default())?.audit()?.findings;
     println!("{} bytes, {} findings", bytes.len(), findings.len());
 
     let report = &reports[0];

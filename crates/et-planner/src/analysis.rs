@@ -23,19 +23,22 @@ mod set;
 mod split;
 mod step;
 mod storage;
+mod work;
 
 use et_schema::owned::ExecutionPlan;
 
 use self::alias::Aliases;
-pub use self::audit::Finding;
+pub use self::audit::{Audit, Finding};
 pub use self::error::AnalysisError;
 pub(crate) use self::flow::Flow;
 use self::liveness::Liveness;
 pub use self::names::ValueIndex;
 use self::points::PointsTo;
+pub(crate) use self::set::Set;
 use self::split::Split;
 pub use self::step::Step;
 use self::storage::Storages;
+use self::work::Work;
 use crate::placement::Lifetime;
 
 /// What a caller knows about delegates and a file does not say.
@@ -55,6 +58,8 @@ pub struct Analysis<'a> {
     aliases: Aliases,
     points: PointsTo,
     liveness: Liveness,
+    lifetimes: Vec<Lifetime>,
+    work: Work,
 }
 
 /// The most pairs of an instruction and a value that are looked at: the analysis keeps a bit for each, a few times.
@@ -82,15 +87,18 @@ impl<'a> Analysis<'a> {
     ///
     /// # Errors
     ///
-    /// [`AnalysisError`] for indices that name nothing, sizes that no memory has, more than one chain, and methods of many thousand
-    /// instructions and values each.
+    /// [`AnalysisError`] for indices that name nothing, sizes that no memory has, more than one chain, and methods whose
+    /// analysis would take too long or too much memory.
     pub fn new(plan: &'a ExecutionPlan, hints: &Hints) -> Result<Self, AnalysisError> {
         expect_manageable(plan)?;
+        let work = Work::new();
         let storages = Storages::new(plan)?;
         let flow = Flow::new(plan)?;
-        let mut steps = step::steps(plan, &storages)?;
-        Split::new(plan, &storages, &flow).apply(hints, &mut steps);
-        Ok(Self::from_parts(plan, storages, flow, steps))
+        let mut steps = step::steps(plan, &storages, &work)?;
+        let split = Split::new(plan, &storages, &flow, &steps, &work);
+        split.apply(hints, &mut steps)?;
+        let aliases = Aliases::new(plan, &storages, &flow, &steps, &work)?;
+        Self::from_parts(plan, storages, flow, steps, aliases, work)
     }
 
     /// Analyses a method whose steps are known.
@@ -98,8 +106,11 @@ impl<'a> Analysis<'a> {
         plan: &'a ExecutionPlan,
         steps: Vec<Step>,
     ) -> Result<Self, AnalysisError> {
+        expect_manageable(plan)?;
+        let work = Work::new();
         let (storages, flow) = (Storages::new(plan)?, Flow::new(plan)?);
-        Ok(Self::from_parts(plan, storages, flow, steps))
+        let aliases = Aliases::new(plan, &storages, &flow, &steps, &work)?;
+        Self::from_parts(plan, storages, flow, steps, aliases, work)
     }
 
     fn from_parts(
@@ -107,11 +118,13 @@ impl<'a> Analysis<'a> {
         storages: Storages,
         flow: Flow,
         steps: Vec<Step>,
-    ) -> Self {
-        let aliases = Aliases::new(plan, &storages, &flow, &steps);
-        let points = PointsTo::new(&storages, &flow, &steps, &aliases);
-        let liveness = Liveness::new(plan, &storages, &flow, &steps, &aliases, &points);
-        Self {
+        aliases: Aliases,
+        work: Work,
+    ) -> Result<Self, AnalysisError> {
+        let points = PointsTo::new(&storages, &flow, &steps, &aliases, &work)?;
+        let liveness = Liveness::new(plan, &storages, &flow, &steps, &aliases, &points, &work)?;
+        let lifetimes = liveness.hulls(&steps, &aliases, &points, &work)?;
+        Ok(Self {
             plan,
             flow,
             storages,
@@ -119,7 +132,9 @@ impl<'a> Analysis<'a> {
             aliases,
             points,
             liveness,
-        }
+            lifetimes,
+            work,
+        })
     }
 
     /// The same analysis of a method whose instructions are in another order, `origins` saying where each was before.
@@ -131,22 +146,9 @@ impl<'a> Analysis<'a> {
         origins: &[usize],
     ) -> Result<Analysis<'b>, AnalysisError> {
         let (storages, flow) = (Storages::new(plan)?, Flow::new(plan)?);
-        let steps: Vec<Step> = origins
-            .iter()
-            .map(|&origin| self.steps[origin].clone())
-            .collect();
-        let aliases = self.aliases.clone();
-        let points = PointsTo::new(&storages, &flow, &steps, &aliases);
-        let liveness = Liveness::new(plan, &storages, &flow, &steps, &aliases, &points);
-        Ok(Analysis {
-            plan,
-            flow,
-            storages,
-            steps,
-            aliases,
-            points,
-            liveness,
-        })
+        let steps = origins.iter().map(|&origin| self.steps[origin].clone());
+        let (steps, aliases) = (steps.collect(), self.aliases.clone());
+        Analysis::from_parts(plan, storages, flow, steps, aliases, Work::new())
     }
 
     /// The method.
@@ -175,21 +177,44 @@ impl<'a> Analysis<'a> {
         &self.flow
     }
 
+    /// What is left of the work that this analysis may take.
+    pub(crate) fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// The instructions that leave `value` as it is: its bytes, and which bytes it shows.
+    pub(crate) fn that_keep(&self, value: ValueIndex) -> Result<Set, AnalysisError> {
+        let mut keep = Set::new(self.steps.len());
+        for node in 0..self.steps.len() {
+            if !self.points_elsewhere(node, value) && !self.may_change(node, value)? {
+                keep.insert(node);
+            }
+        }
+        Ok(keep)
+    }
+
     /// Whether instruction `node` may change the bytes of `value`: under its own name, under that of a view or of
     /// what a pointer shows there, or because they share a place.
-    pub(crate) fn may_change(&self, node: usize, value: ValueIndex) -> bool {
+    fn may_change(&self, node: usize, value: ValueIndex) -> Result<bool, AnalysisError> {
         let mut changed = self.steps[node].changes().peekable();
+        self.work.spend(1)?;
         if changed.peek().is_none() {
-            return false;
+            return Ok(false);
         }
         let kept = self.shown(node, value.get());
-        changed.any(|changed| {
-            let mut shown = self.shown(node, changed.get()).into_iter();
-            shown.any(|a| {
+        for changed in changed {
+            let shown = self.shown(node, changed.get());
+            // The lists cost more than the looks at what is in them.
+            self.work.spend_on(shown.len() + 8, kept.len())?;
+            let mut shown = shown.into_iter();
+            if shown.any(|a| {
                 let mut kept = kept.iter();
                 kept.any(|&b| a == b || self.storages.overlap(a, b))
-            })
-        })
+            }) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The values whose own bytes `value` may show before instruction `node`, and itself.
@@ -232,15 +257,19 @@ impl<'a> Analysis<'a> {
     ///
     /// Empty for what is never used, or only ever shows the bytes of others. Inputs are needed from the start,
     /// persistent values always. Where the control flow has branches or loops this covers all paths.
-    pub fn lifetimes(&self) -> Vec<Lifetime> {
-        self.liveness
-            .hulls(&self.steps, &self.aliases, &self.points)
+    pub fn lifetimes(&self) -> &[Lifetime] {
+        &self.lifetimes
     }
 
-    /// Everything that is wrong with the method's plan. Empty for a plan that keeps every value as long as it is
-    /// needed.
-    pub fn audit(&self) -> Vec<Finding> {
-        audit::findings(self)
+    /// Everything that is wrong with the method's plan. No findings for a plan that keeps every value as long as it is
+    /// needed. Of values that clobber each other the first thousand pairs are listed.
+    ///
+    /// # Errors
+    ///
+    /// [`AnalysisError::TooMuchWork`] if so many values are needed together, at places that overlap, that it would take
+    /// too long to look at each pair.
+    pub fn audit(&self) -> Result<Audit, AnalysisError> {
+        audit::audit(self)
     }
 }
 

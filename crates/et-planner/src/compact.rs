@@ -195,11 +195,14 @@ pub fn compact(
 ) -> Result<CompactReport, CompactError> {
     let (planned, report) = {
         let analysis = Analysis::new(method, &options.hints)?;
-        let clobbers = find_clobbers(&analysis);
+        let audit = analysis.audit()?;
+        let clobbers: Vec<Finding> = audit.clobbers().cloned().collect();
         if !clobbers.is_empty() && !options.repair {
             return Err(CompactError::Corrupt(clobbers));
         }
-        let must_move = |pool: &Pool| clobbers.iter().any(|finding| pool.has_part_in(finding));
+        let must_move = |pool: &Pool| {
+            audit.has_more_clobbers || clobbers.iter().any(|finding| pool.has_part_in(finding))
+        };
         let mut best = plan_all(method, &analysis, options, &must_move, listener)?;
         check(&best.0, &analysis, options)?;
         if options.reorder {
@@ -248,11 +251,10 @@ fn check(
     // a delegate do not say whether it reads or writes them, their places are a hint.
     let known = Analysis::with_steps(planned, before.steps().to_vec())?;
     let anew = Analysis::new(planned, &options.hints)?;
-    let mut clobbers = find_clobbers(&known)
-        .into_iter()
-        .chain(find_clobbers(&anew));
-    if let Some(finding) = clobbers.next() {
-        return Err(CompactError::Clobbers(finding));
+    for audit in [known.audit()?, anew.audit()?] {
+        if let Some(finding) = audit.clobbers().next() {
+            return Err(CompactError::Clobbers(finding.clone()));
+        }
     }
     match before.has_the_views_of(&known) {
         true => Ok(()),
@@ -330,12 +332,6 @@ pub fn shared_buffers(program: &Program) -> BTreeSet<u32> {
 fn is_on_device(method: &ExecutionPlan, memory_id: u32) -> bool {
     let mut devices = method.non_const_buffer_device.iter().flatten();
     devices.any(|entry| u32::try_from(entry.buffer_idx) == Ok(memory_id) && entry.device_type != 0)
-}
-
-fn find_clobbers(analysis: &Analysis<'_>) -> Vec<Finding> {
-    let all = analysis.audit().into_iter();
-    all.filter(|finding| matches!(finding, Finding::Clobber { .. }))
-        .collect()
 }
 
 #[cfg(test)]

@@ -49,6 +49,9 @@ pub enum EndsError {
         /// The buffer.
         memory_id: usize,
     },
+    /// The method's own plan lets a great many live values clobber each other.
+    #[error("the plan of the method is corrupt: {0}")]
+    Corrupt(Finding),
     /// The changed method is wrong: a fault of this crate.
     #[error("the new method is wrong: {0}")]
     Wrong(Finding),
@@ -69,7 +72,16 @@ pub fn plan_ends(
     let mut report = EndsReport::default();
     {
         let analysis = Analysis::new(method, &options.hints)?;
-        let before: BTreeSet<Finding> = analysis.audit().into_iter().collect();
+        let before = analysis.audit()?;
+        // A list that is cut may lack what is found later.
+        if let Some(clobber) = before
+            .clobbers()
+            .next()
+            .filter(|_| before.has_more_clobbers)
+        {
+            return Err(EndsError::Corrupt(clobber.clone()));
+        }
+        let before: BTreeSet<Finding> = before.findings.into_iter().collect();
         let inputs = tensors(method, &method.inputs);
         let outputs = tensors(method, &method.outputs);
         let only_outputs = outputs.difference(&inputs).copied().collect();
@@ -82,7 +94,7 @@ pub fn plan_ends(
                 }
             }
         }
-        let after = Analysis::new(&changed, &options.hints)?.audit().into_iter();
+        let after = Analysis::new(&changed, &options.hints)?.audit()?.findings;
         if let Some(finding) = after.into_iter().find(|finding| !before.contains(finding)) {
             return Err(EndsError::Wrong(finding));
         }

@@ -20,7 +20,7 @@ use et_schema::owned::{ExecutionPlan, Instruction, Program, Tensor, Value};
 pub use self::error::PropagateError;
 pub use self::memory::DeviceBuffer;
 use self::rewrite::Rewrite;
-use crate::analysis::{Analysis, Finding, Hints, ValueIndex};
+use crate::analysis::{Analysis, AnalysisError, Finding, Hints, ValueIndex};
 use crate::compact::Algorithm;
 use crate::placement::Limits;
 
@@ -289,7 +289,7 @@ fn insert(
 ) -> Result<MethodReport, PropagateError> {
     let original = method.clone();
     let analysis = Analysis::new(&original, &options.hints)?;
-    let before = faults(&analysis);
+    let before = faults(&analysis)?;
     if let Some(clobber) = before
         .iter()
         .find(|finding| matches!(finding, Finding::Clobber { .. }))
@@ -297,11 +297,11 @@ fn insert(
         return Err(PropagateError::Corrupt(clobber.clone()));
     }
     let mut rewrite = Rewrite::new(&original, &analysis, targets, options, report);
-    rewrite.run();
+    rewrite.run()?;
     let (steps, mut report) = rewrite.finish(method);
     memory::plan(method, steps, options, &mut report)?;
     let after = Analysis::new(method, &Hints::default())?;
-    match faults(&after)
+    match faults(&after)?
         .into_iter()
         .find(|finding| !before.contains(finding))
     {
@@ -310,9 +310,9 @@ fn insert(
     }
 }
 
-/// What is wrong with a plan, but for what this form of device memory does by intent.
-fn faults(analysis: &Analysis<'_>) -> BTreeSet<Finding> {
-    analysis.audit().into_iter().collect()
+/// What is wrong with a plan.
+fn faults(analysis: &Analysis<'_>) -> Result<BTreeSet<Finding>, AnalysisError> {
+    Ok(analysis.audit()?.findings.into_iter().collect())
 }
 
 #[cfg(test)]

@@ -103,6 +103,8 @@ fn check(mut program: ProgramBuilder, flags: [bool; 2], expected: &[[f32; 2]]) {
         Analysis::new(method, &Hints::default())
             .unwrap()
             .audit()
+            .unwrap()
+            .findings
             .len()
     };
     assert_ne!(outputs(&program, flags), expected);

@@ -4,12 +4,17 @@
 //! unrelated values at one place at different times. So a view is a value that nothing ever writes; whose bytes it
 //! shows is who wrote them last, on any path.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use et_schema::owned::ExecutionPlan;
 
+use super::error::AnalysisError;
 use super::flow::Flow;
+use super::names::ValueIndex;
 use super::set::Set;
 use super::step::Step;
-use super::storage::Storages;
+use super::storage::{Place, Storages};
+use super::work::Work;
 
 /// Views with what they show, and groups of values that must keep their places relative to each other.
 #[derive(Clone, Debug)]
@@ -25,18 +30,21 @@ impl Aliases {
         storages: &Storages,
         flow: &Flow,
         steps: &[Step],
-    ) -> Self {
+        work: &Work,
+    ) -> Result<Self, AnalysisError> {
         let count = storages.value_count();
         let mut aliases = Self {
             canon: (0..count).map(|value| vec![value]).collect(),
             groups: (0..count).collect(),
         };
         let uses = Uses::new(plan, storages, flow, steps);
+        let changes = Changes::new(storages, steps);
         for view in 0..count {
             if !uses.is_candidate(storages, view) {
                 continue;
             }
-            let bases = bases(view, &uses.nodes[view], storages, flow, steps);
+            let bases = bases(view, &uses.nodes[view], storages, flow, &changes, work)?;
+            work.keep(bases.len())?;
             for &base in &bases {
                 aliases.unite(view, base);
             }
@@ -45,7 +53,11 @@ impl Aliases {
             }
         }
         aliases.unite_second_names(storages, steps);
-        aliases
+        // Lookups are many from here on: each leads to the lowest number at once.
+        for value in 0..count {
+            aliases.groups[value] = aliases.groups[aliases.groups[value]];
+        }
+        Ok(aliases)
     }
 
     /// The values whose bytes `value` shows.
@@ -55,15 +67,22 @@ impl Aliases {
 
     /// One value that stands for the group of `value`.
     pub(super) fn group(&self, value: usize) -> usize {
+        self.groups[value]
+    }
+
+    /// The same while groups are being united.
+    fn root(&mut self, value: usize) -> usize {
         let mut root = value;
         while self.groups[root] != root {
+            // Halves the way for the next time.
+            self.groups[root] = self.groups[self.groups[root]];
             root = self.groups[root];
         }
         root
     }
 
     fn unite(&mut self, a: usize, b: usize) {
-        let (a, b) = (self.group(a), self.group(b));
+        let (a, b) = (self.root(a), self.root(b));
         // The lowest number stands for all.
         self.groups[a.max(b)] = a.min(b);
     }
@@ -75,12 +94,24 @@ impl Aliases {
             for &(argument, owner) in &step.either {
                 self.unite(argument.get(), owner.get());
             }
-            for target in step.updates.iter().map(|value| value.get()) {
-                for name in step.writes.iter().map(|value| value.get()) {
-                    let place = storages.places[target];
-                    if place.is_some() && place == storages.places[name] {
-                        self.unite(target, name);
-                    }
+            let place = |value: &ValueIndex| storages.places[value.get()];
+            let mut targets: BTreeMap<Place, ValueIndex> = BTreeMap::new();
+            for target in &step.updates {
+                if let Some(place) = place(target) {
+                    targets.entry(place).or_insert(*target);
+                }
+            }
+            let mut renamed: BTreeSet<Place> = BTreeSet::new();
+            for name in &step.writes {
+                if let Some((place, target)) = place(name).and_then(|it| targets.get_key_value(&it))
+                {
+                    self.unite(target.get(), name.get());
+                    renamed.insert(*place);
+                }
+            }
+            for target in &step.updates {
+                if let Some(place) = place(target).filter(|place| renamed.contains(place)) {
+                    self.unite(targets[&place].get(), target.get());
                 }
             }
         }
@@ -124,17 +155,40 @@ impl Uses {
     }
 }
 
+/// The planned values that each instruction changes, in the order of instructions.
+struct Changes {
+    /// (instruction, value)
+    list: Vec<(usize, usize)>,
+    /// The number of instructions.
+    nodes: usize,
+}
+
+impl Changes {
+    fn new(storages: &Storages, steps: &[Step]) -> Self {
+        let list = steps.iter().enumerate().flat_map(|(node, step)| {
+            let changes = step.changes().map(ValueIndex::get);
+            let planned = changes.filter(|&value| storages.places[value].is_some());
+            planned.map(move |value| (node, value))
+        });
+        Self {
+            list: list.collect(),
+            nodes: steps.len(),
+        }
+    }
+}
+
 /// The values that may have written the bytes of `view` last, before any of its uses.
 fn bases(
     view: usize,
     uses: &[usize],
     storages: &Storages,
     flow: &Flow,
-    steps: &[Step],
-) -> Vec<usize> {
-    let writers = Writers::new(view, storages, steps);
+    changes: &Changes,
+    work: &Work,
+) -> Result<Vec<usize>, AnalysisError> {
+    let writers = Writers::new(view, storages, changes, work)?;
     if writers.values.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let mut start = Set::new(writers.values.len());
     for (at, &value) in writers.values.iter().enumerate() {
@@ -143,63 +197,88 @@ fn bases(
         }
     }
     let found = if flow.is_linear() {
-        writers.before_uses(start, uses)
+        writers.before_uses(start, uses, work)?
     } else {
-        writers.before_uses_on_all_paths(start, uses, flow)
+        writers.before_uses_on_all_paths(start, uses, flow, work)?
     };
-    found.iter().map(|at| writers.values[at]).collect()
+    Ok(found.iter().map(|at| writers.values[at]).collect())
 }
 
 /// Who writes bytes of one view.
 struct Writers {
     values: Vec<usize>,
-    /// For each instruction the writers (by place in `values`), and whether one of them covers the view.
-    by_node: Vec<(Vec<usize>, bool)>,
+    /// For each instruction that writes some the writers (by place in `values`), and whether one of them covers the
+    /// view.
+    by_node: BTreeMap<usize, (Vec<usize>, bool)>,
+    nodes: usize,
 }
 
 impl Writers {
-    fn new(view: usize, storages: &Storages, steps: &[Step]) -> Self {
+    fn new(
+        view: usize,
+        storages: &Storages,
+        changes: &Changes,
+        work: &Work,
+    ) -> Result<Self, AnalysisError> {
+        work.spend(changes.list.len())?;
         let overlaps = |value: &usize| storages.overlap(*value, view);
         let mut values: Vec<usize> = storages.inputs.iter().filter(overlaps).collect();
-        let mut by_node = Vec::with_capacity(steps.len());
-        for step in steps {
-            let (mut places, mut covers) = (Vec::new(), false);
-            for value in step.changes().map(|value| value.get()).filter(overlaps) {
-                let known = values.iter().position(|&other| other == value);
-                places.push(known.unwrap_or_else(|| {
-                    values.push(value);
-                    values.len() - 1
-                }));
-                covers |= storages.covers(value, view);
-            }
-            by_node.push((places, covers));
+        work.spend(values.len())?;
+        let mut known: BTreeMap<usize, usize> = values.iter().copied().zip(0..).collect();
+        let mut by_node: BTreeMap<usize, (Vec<usize>, bool)> = BTreeMap::new();
+        for &(node, value) in changes.list.iter().filter(|(_, value)| overlaps(value)) {
+            let place = *known.entry(value).or_insert_with(|| {
+                values.push(value);
+                values.len() - 1
+            });
+            let (places, covers) = by_node.entry(node).or_default();
+            places.push(place);
+            *covers |= storages.covers(value, view);
         }
-        Self { values, by_node }
+        Ok(Self {
+            values,
+            by_node,
+            nodes: changes.nodes,
+        })
     }
 
     /// Who may have written last before any of `uses`, which are in order, where there are no jumps.
-    fn before_uses(&self, mut state: Set, uses: &[usize]) -> Set {
+    fn before_uses(
+        &self,
+        mut state: Set,
+        uses: &[usize],
+        work: &Work,
+    ) -> Result<Set, AnalysisError> {
+        work.spend_on(uses.len() + self.by_node.len(), state.words())?;
         let mut found = Set::new(self.values.len());
-        let mut node = 0;
+        let mut writers = self.by_node.iter().peekable();
         for &next in uses {
-            while node < next {
-                if !self.by_node[node].0.is_empty() {
-                    state = self.after(node, &state);
-                }
-                node += 1;
+            while let Some((_, written)) = writers.next_if(|(node, _)| **node < next) {
+                state = self.after(written, &state);
             }
             found.unite(&state);
         }
-        found
+        Ok(found)
     }
 
-    fn before_uses_on_all_paths(&self, start: Set, uses: &[usize], flow: &Flow) -> Set {
-        let mut before = vec![Set::new(self.values.len()); flow.exit() + 1];
+    fn before_uses_on_all_paths(
+        &self,
+        start: Set,
+        uses: &[usize],
+        flow: &Flow,
+        work: &Work,
+    ) -> Result<Set, AnalysisError> {
+        let words = start.words();
+        let mut before = vec![Set::new(self.values.len()); self.nodes + 1];
         before[0] = start;
         loop {
+            work.spend_on(self.nodes + 1, words)?;
             let mut changed = false;
-            for node in 0..flow.exit() {
-                let after = self.after(node, &before[node]);
+            for node in 0..self.nodes {
+                let after = match self.by_node.get(&node) {
+                    Some(written) => self.after(written, &before[node]),
+                    None => before[node].clone(),
+                };
                 for next in flow.successors(node) {
                     changed |= before[next].unite(&after);
                 }
@@ -209,15 +288,15 @@ impl Writers {
                 break;
             }
         }
+        work.spend_on(uses.len(), words)?;
         let mut found = Set::new(self.values.len());
         for &node in uses {
             found.unite(&before[node]);
         }
-        found
+        Ok(found)
     }
 
-    fn after(&self, node: usize, before: &Set) -> Set {
-        let (places, covers) = &self.by_node[node];
+    fn after(&self, (places, covers): &(Vec<usize>, bool), before: &Set) -> Set {
         let mut after = if *covers {
             Set::new(self.values.len())
         } else {

@@ -6,10 +6,12 @@ use et_schema::owned::{ExecutionPlan, Instruction, Tensor, Value};
 use thiserror::Error;
 
 use super::Analysis;
+use super::error::AnalysisError;
 use super::names::ValueIndex;
 use super::set::Set;
 use super::step::Step;
 use super::storage::Place;
+use super::work::Work;
 
 /// Something that is wrong with the memory plan of a method.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
@@ -109,8 +111,32 @@ pub enum Finding {
     },
 }
 
-pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<Finding> {
-    let mut found = clobbers(analysis);
+/// The most pairs of values that clobber each other which an audit lists.
+const MOST_CLOBBERS: usize = 1000;
+
+/// What is wrong with the memory plan of a method.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Audit {
+    /// What was found, in order.
+    pub findings: Vec<Finding>,
+    /// Whether more values clobber each other than `findings` has pairs of. The others may be in any buffer.
+    pub has_more_clobbers: bool,
+}
+
+impl Audit {
+    /// The values that clobber each other.
+    pub fn clobbers(&self) -> impl Iterator<Item = &Finding> {
+        let all = self.findings.iter();
+        all.filter(|finding| matches!(finding, Finding::Clobber { .. }))
+    }
+}
+
+pub(super) fn audit(analysis: &Analysis<'_>) -> Result<Audit, AnalysisError> {
+    let work = Work::new();
+    let clobbers = clobbers(analysis, &work)?;
+    let has_more_clobbers = clobbers.has_more;
+    let mut found = clobbers.into_findings();
     let devices = Devices::new(analysis.plan);
     for (number, value) in analysis.plan.values.iter().enumerate() {
         match value {
@@ -124,7 +150,10 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<Finding> {
     devices.check_instructions(analysis, &mut found);
     found.extend(devices.empty_buffers(analysis.plan));
     found.sort_unstable();
-    found
+    Ok(Audit {
+        findings: found,
+        has_more_clobbers,
+    })
 }
 
 fn late_items(list: usize, items: &[i32]) -> impl Iterator<Item = Finding> {
@@ -138,38 +167,64 @@ fn late_items(list: usize, items: &[i32]) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Every pair of values that are needed together and share bytes, with the first instruction where that is so.
-fn clobbers(analysis: &Analysis<'_>) -> Vec<Finding> {
-    let mut pairs = BTreeMap::new();
+/// Pairs of values that are needed together and share bytes.
+#[derive(Default)]
+struct Clobbers {
+    /// With the first instruction where that is so.
+    pairs: BTreeMap<(usize, usize), usize>,
+    /// Whether there are more than the list holds.
+    has_more: bool,
+}
+
+impl Clobbers {
+    fn add(&mut self, pair: (usize, usize), instruction: usize) {
+        if self.pairs.len() < MOST_CLOBBERS {
+            self.pairs.entry(pair).or_insert(instruction);
+        } else {
+            self.has_more |= !self.pairs.contains_key(&pair);
+        }
+    }
+
+    fn into_findings(self) -> Vec<Finding> {
+        let clobber = |((first, second), instruction)| Finding::Clobber {
+            first: ValueIndex::new(first),
+            second: ValueIndex::new(second),
+            instruction,
+        };
+        self.pairs.into_iter().map(clobber).collect()
+    }
+}
+
+fn clobbers(analysis: &Analysis<'_>, work: &Work) -> Result<Clobbers, AnalysisError> {
+    let mut clobbers = Clobbers::default();
     let end = analysis.steps.len();
     for node in 0..=end {
         let mut together = Together::new(analysis, node);
-        together.add_live(&analysis.liveness.live[node]);
+        together.add_live(&analysis.liveness.live[node], work)?;
         if let Some(step) = analysis.steps.get(node) {
-            together.add_named(step);
+            together.add_all(step.mentions(), work)?;
             together.dying_inputs(step);
         }
-        together.collect(&mut pairs);
+        together.collect(&mut clobbers, work)?;
         if let Some(step) = analysis.steps.get(node) {
             // What is written although nobody needs it still destroys what it is written over.
             let mut after = Together {
                 instruction: node,
                 ..Together::new(analysis, node + 1)
             };
-            after.add_live(&analysis.liveness.live[node + 1]);
-            for value in step.changes() {
-                after.add(value.get());
-            }
-            after.collect(&mut pairs);
+            after.add_live(&analysis.liveness.live[node + 1], work)?;
+            after.add_all(step.changes(), work)?;
+            after.collect(&mut clobbers, work)?;
+        }
+        if clobbers.has_more {
+            break;
         }
     }
-    let clobber = |((first, second), instruction)| Finding::Clobber {
-        first: ValueIndex::new(first),
-        second: ValueIndex::new(second),
-        instruction,
-    };
-    pairs.into_iter().map(clobber).collect()
+    Ok(clobbers)
 }
+
+/// Looks at a value that cost as much as one entry of a sorted list.
+const ENTRY_STEPS: usize = 16;
 
 /// Values that are needed at one moment, by the storage that they may show.
 struct Together<'a> {
@@ -179,9 +234,11 @@ struct Together<'a> {
     /// Where it is reported.
     instruction: usize,
     /// (place, storage, value)
-    shown: BTreeSet<(Place, usize, usize)>,
-    /// Pairs that may share their place: an output over an input that nobody needs afterwards.
-    allowed: BTreeSet<(usize, usize)>,
+    shown: Vec<(Place, usize, usize)>,
+    /// What the instruction reads and nobody needs afterwards.
+    dying: BTreeSet<usize>,
+    /// What it overwrites whole.
+    written: BTreeSet<usize>,
 }
 
 impl<'a> Together<'a> {
@@ -190,31 +247,38 @@ impl<'a> Together<'a> {
             analysis,
             node,
             instruction: node,
-            shown: BTreeSet::new(),
-            allowed: BTreeSet::new(),
+            shown: Vec::new(),
+            dying: BTreeSet::new(),
+            written: BTreeSet::new(),
         }
     }
 
-    fn add(&mut self, value: usize) {
+    fn add(&mut self, value: usize, work: &Work) -> Result<(), AnalysisError> {
         for &value in self.analysis.aliases.canon(value) {
-            for &storage in self.analysis.points.at(self.node, value) {
+            let storages = self.analysis.points.at(self.node, value);
+            work.spend(storages.len() + 1)?;
+            for &storage in storages {
                 if let Some(place) = self.analysis.storages.places[storage] {
-                    self.shown.insert((place, storage, value));
+                    work.spend(ENTRY_STEPS)?;
+                    self.shown.push((place, storage, value));
                 }
             }
         }
+        Ok(())
     }
 
-    fn add_live(&mut self, live: &Set) {
-        for value in live.iter() {
-            self.add(value);
-        }
+    fn add_live(&mut self, live: &Set, work: &Work) -> Result<(), AnalysisError> {
+        work.spend(live.words())?;
+        live.iter().try_for_each(|value| self.add(value, work))
     }
 
-    fn add_named(&mut self, step: &Step) {
-        for value in step.mentions() {
-            self.add(value.get());
-        }
+    fn add_all(
+        &mut self,
+        values: impl IntoIterator<Item = ValueIndex>,
+        work: &Work,
+    ) -> Result<(), AnalysisError> {
+        let mut values = values.into_iter();
+        values.try_for_each(|value| self.add(value.get(), work))
     }
 
     /// Allows outputs that lie exactly on an input which is not needed any more: in-place sharing that the file no
@@ -222,27 +286,28 @@ impl<'a> Together<'a> {
     fn dying_inputs(&mut self, step: &Step) {
         let analysis = self.analysis;
         let live = &analysis.liveness.live[self.node + 1];
-        for read in step
-            .reads
-            .iter()
-            .flat_map(|value| analysis.aliases.canon(value.get()))
-        {
-            if live.contains(*read) {
-                continue;
-            }
-            for written in step.writes.iter().map(|value| value.get()) {
-                let start = |value: usize| {
-                    analysis.storages.places[value].map(|place| (place.memory_id, place.offset))
-                };
-                if start(*read) == start(written) {
-                    self.allowed
-                        .insert((written.min(*read), written.max(*read)));
-                }
-            }
-        }
+        let reads = step.reads.iter().map(|value| value.get());
+        let bases = reads.flat_map(|value| analysis.aliases.canon(value));
+        self.dying = bases
+            .copied()
+            .filter(|&base| !live.contains(base))
+            .collect();
+        self.written = step.writes.iter().map(|value| value.get()).collect();
     }
 
-    fn collect(&self, pairs: &mut BTreeMap<(usize, usize), usize>) {
+    /// Whether two values may share their place: an output exactly over an input that nobody needs afterwards.
+    fn is_in_place(&self, a: usize, b: usize) -> bool {
+        let start = |value: usize| {
+            let place = self.analysis.storages.places[value];
+            place.map(|place| (place.memory_id, place.offset))
+        };
+        let over = |a, b| self.dying.contains(&a) && self.written.contains(&b);
+        (over(a, b) || over(b, a)) && start(a) == start(b)
+    }
+
+    fn collect(&mut self, clobbers: &mut Clobbers, work: &Work) -> Result<(), AnalysisError> {
+        self.shown.sort_unstable();
+        self.shown.dedup();
         // In order of place, so that only neighbours can overlap.
         let mut open: Vec<&(Place, usize, usize)> = Vec::new();
         for entry in &self.shown {
@@ -250,17 +315,22 @@ impl<'a> Together<'a> {
             open.retain(|(other, ..)| {
                 other.memory_id == place.memory_id && other.end > place.offset
             });
+            work.spend(open.len())?;
             for (other, other_storage, other_value) in &open {
                 let pair = (*storage.min(other_storage), *storage.max(other_storage));
                 let apart = value != other_value
                     && self.analysis.aliases.group(*storage)
                         != self.analysis.aliases.group(*other_storage);
-                if apart && place.overlaps(other) && !self.allowed.contains(&pair) {
-                    pairs.entry(pair).or_insert(self.instruction);
+                if apart && place.overlaps(other) && !self.is_in_place(pair.0, pair.1) {
+                    clobbers.add(pair, self.instruction);
                 }
+            }
+            if clobbers.has_more {
+                break;
             }
             open.push(entry);
         }
+        Ok(())
     }
 }
 
@@ -346,9 +416,9 @@ impl Devices {
                     found.extend(touched.into_iter().map(jump));
                 }
                 Instruction::DelegateCall(_) => {
-                    touched.retain(|value| {
-                        step.writes.contains(value) && has_no_memory(analysis, *value)
-                    });
+                    let written: BTreeSet<&ValueIndex> = step.writes.iter().collect();
+                    touched
+                        .retain(|value| written.contains(value) && has_no_memory(analysis, *value));
                     let bare = |value| Finding::NoDeviceMemory { instruction, value };
                     found.extend(touched.into_iter().map(bare));
                 }

@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-/// Why a method cannot be analysed. Methods of a verified program with one chain always can.
+/// Why a method cannot be analysed. Methods of a verified program can, if they have one chain of known instructions and
+/// stay within the limits of an analysis.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AnalysisError {
@@ -13,6 +14,15 @@ pub enum AnalysisError {
         instructions: u64,
         /// How many values.
         values: u64,
+    },
+    /// Values and instructions depend on each other in so many ways that it would take too long, or too much memory, to
+    /// find out.
+    #[error("analysing the method would take more than {limit} {unit}")]
+    TooMuchWork {
+        /// How many are taken at most.
+        limit: u64,
+        /// What is counted.
+        unit: &'static str,
     },
     /// Something names a value that is not there.
     #[error("{place} names value {found}, the method has {count}")]

@@ -1,6 +1,6 @@
 //! Which instruction can follow which.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use et_schema::owned::{ExecutionPlan, Instruction, JumpFalseCall, Value};
 
@@ -11,9 +11,28 @@ use super::error::AnalysisError;
 pub(crate) struct Flow {
     /// Where each instruction may jump to.
     jumps: Vec<Option<usize>>,
+    /// Where jumps lead, with the instructions that jump there.
+    sources: BTreeMap<usize, Vec<usize>>,
     /// Jumps that are always taken.
     always: Vec<bool>,
     linear: bool,
+    straight: bool,
+}
+
+/// The instructions from which a run may come to another.
+pub(super) struct Reaching {
+    to: usize,
+    /// By instruction; where there are no jumps, all before it.
+    nodes: Option<Vec<bool>>,
+}
+
+impl Reaching {
+    pub(super) fn contains(&self, from: usize) -> bool {
+        match &self.nodes {
+            Some(nodes) => nodes[from],
+            None => from < self.to,
+        }
+    }
 }
 
 impl Flow {
@@ -40,11 +59,21 @@ impl Flow {
             always.push(taken == Some(true));
             jumps.push(jump);
         }
-        let linear = jumps.iter().all(Option::is_none);
+        let mut sources: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (node, to) in jumps.iter().enumerate() {
+            if let Some(to) = to {
+                sources.entry(*to).or_default().push(node);
+            }
+        }
+        let straight = sources
+            .iter()
+            .all(|(to, from)| from.iter().all(|from| from < to));
         Ok(Self {
+            linear: sources.is_empty(),
+            straight,
             jumps,
+            sources,
             always,
-            linear,
         })
     }
 
@@ -63,22 +92,26 @@ impl Flow {
         next.into_iter().chain(jump)
     }
 
-    /// Whether a run may go from after `from` to `to`.
-    pub(super) fn reaches(&self, from: usize, to: usize) -> bool {
-        if self.is_linear() {
-            return from < to;
+    /// The instructions after which a run may come to `to`.
+    pub(super) fn reaching(&self, to: usize) -> Reaching {
+        if self.linear {
+            return Reaching { to, nodes: None };
         }
-        let mut seen = vec![false; self.exit() + 1];
-        let mut open: Vec<usize> = self.successors(from).collect();
+        let mut nodes = vec![false; self.exit() + 1];
+        let mut open = vec![to];
         while let Some(node) = open.pop() {
-            if node == to {
-                return true;
-            }
-            if !std::mem::replace(&mut seen[node], true) {
-                open.extend(self.successors(node));
+            let previous = node.checked_sub(1).filter(|&node| !self.always[node]);
+            let jumps = self.sources.get(&node).into_iter().flatten().copied();
+            for from in previous.into_iter().chain(jumps) {
+                if !std::mem::replace(&mut nodes[from], true) {
+                    open.push(from);
+                }
             }
         }
-        false
+        Reaching {
+            to,
+            nodes: Some(nodes),
+        }
     }
 
     /// Whether every run that comes to `to` has been at `first` before.
@@ -119,7 +152,7 @@ impl Flow {
 
     /// Whether instructions only ever run in order, each at most once.
     pub(super) fn is_straight(&self) -> bool {
-        self.loops().next().is_none()
+        self.straight
     }
 }
 

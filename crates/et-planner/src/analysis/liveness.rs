@@ -1,15 +1,18 @@
 //! Which values are needed where.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use et_schema::owned::ExecutionPlan;
 
 use super::alias::Aliases;
+use super::error::AnalysisError;
 use super::flow::Flow;
 use super::points::PointsTo;
 use super::set::Set;
 use super::step::Step;
 use super::storage::{Storages, extend};
+use super::work::Work;
 use crate::placement::Lifetime;
 
 /// Values that are needed before each node, backwards over all paths. A view counts as what it shows.
@@ -30,7 +33,8 @@ impl Liveness {
         steps: &[Step],
         aliases: &Aliases,
         points: &PointsTo,
-    ) -> Self {
+        work: &Work,
+    ) -> Result<Self, AnalysisError> {
         let count = storages.value_count();
         let mut liveness = Self {
             live: vec![Set::new(count); flow.exit() + 1],
@@ -42,10 +46,19 @@ impl Liveness {
                 liveness.live[flow.exit()].insert(value);
             }
         }
-        let tables = tables(flow, steps);
-        while liveness.pass(flow, steps, aliases, &tables) && !flow.is_straight() {}
+        let tables = tables(flow, steps, count);
+        let named = steps.iter().flat_map(Step::mentions);
+        let shown: usize = named.map(|value| aliases.canon(value.get()).len()).sum();
+        let each = liveness.persistent.words() + tables.len();
+        loop {
+            work.spend(shown)?;
+            work.spend_on(flow.exit(), each)?;
+            if !liveness.pass(flow, steps, aliases, &tables) || flow.is_straight() {
+                break;
+            }
+        }
         liveness.find_persistent(plan, storages, points, &tables);
-        liveness
+        Ok(liveness)
     }
 
     /// One pass from the end to the start; whether it changed anything.
@@ -58,7 +71,7 @@ impl Liveness {
     ) -> bool {
         let mut changed = false;
         for node in (0..flow.exit()).rev() {
-            let mut live = Set::new(self.inputs_len());
+            let mut live = Set::new(self.value_count());
             for next in flow.successors(node) {
                 live.unite(&self.live[next]);
             }
@@ -73,7 +86,7 @@ impl Liveness {
         changed
     }
 
-    fn inputs_len(&self) -> usize {
+    fn value_count(&self) -> usize {
         self.inputs.limit()
     }
 
@@ -113,14 +126,17 @@ impl Liveness {
         steps: &[Step],
         aliases: &Aliases,
         points: &PointsTo,
-    ) -> Vec<Lifetime> {
-        let count = self.inputs_len();
+        work: &Work,
+    ) -> Result<Vec<Lifetime>, AnalysisError> {
+        let count = self.value_count();
         let mut hulls = vec![None; count];
         for (node, live) in self.live.iter().enumerate() {
             let named = steps.get(node).into_iter().flat_map(Step::mentions);
             let shown = named.flat_map(|value| aliases.canon(value.get()));
             for value in live.iter().chain(shown.copied()) {
-                for &storage in points.at(node, value) {
+                let storages = points.at(node, value);
+                work.spend(storages.len() + 1)?;
+                for &storage in storages {
                     extend(&mut hulls[storage], node);
                 }
             }
@@ -137,7 +153,7 @@ impl Liveness {
                 None => Lifetime::new(0, 0),
             }
         });
-        hulls.collect()
+        Ok(hulls.collect())
     }
 }
 
@@ -167,25 +183,55 @@ fn before(live: &mut Set, step: &Step, aliases: &Aliases) {
 
 /// Values that a loop fills row by row and nothing reads or writes before: not needed before the loop, although no
 /// single instruction overwrites them whole. With the first instruction of the loop.
-fn tables(flow: &Flow, steps: &[Step]) -> BTreeMap<usize, usize> {
-    let mut tables = BTreeMap::new();
-    for (head, tail) in flow.loops() {
-        for step in steps[head..=tail].iter().filter(|step| step.fills_rows) {
-            for table in step.updates.iter().copied() {
-                let elsewhere = (0..head).chain(tail + 1..steps.len());
-                let is_named_before = steps[..head]
-                    .iter()
-                    .any(|step| step.mentions().any(|value| value == table));
-                let is_changed = elsewhere
-                    .chain(head..tail + 1)
-                    .filter(|&node| !(steps[node].fills_rows && (head..=tail).contains(&node)))
-                    .any(|node| steps[node].changes().any(|value| value == table));
-                if !is_named_before && !is_changed {
-                    let first = tables.entry(table.get()).or_insert(head);
-                    *first = head.min(*first);
-                }
+fn tables(flow: &Flow, steps: &[Step], values: usize) -> BTreeMap<usize, usize> {
+    let mut uses: Vec<Option<TableUse>> = vec![None; values];
+    for (node, step) in steps.iter().enumerate() {
+        for value in step.mentions() {
+            uses[value.get()].get_or_insert(TableUse {
+                named: node,
+                changed: node..node,
+                is_table: true,
+            });
+        }
+        for value in step.changes() {
+            let Some(used) = uses[value.get()].as_mut() else {
+                continue;
+            };
+            used.is_table &= step.fills_rows;
+            if used.changed.is_empty() {
+                used.changed.start = node;
             }
+            used.changed.end = node + 1;
+        }
+    }
+    let loops: BTreeSet<(usize, usize)> = flow.loops().collect();
+    let mut tables = BTreeMap::new();
+    for (value, used) in uses.iter().enumerate() {
+        let Some(used) = used.as_ref().filter(|used| used.is_filled()) else {
+            continue;
+        };
+        // The first that holds all of it.
+        let mut around = loops.iter().take_while(|(head, _)| *head <= used.named);
+        if let Some(&(head, _)) = around.find(|(_, tail)| used.changed.end <= tail + 1) {
+            tables.insert(value, head);
         }
     }
     tables
+}
+
+/// How a value is used that may be a table.
+#[derive(Clone)]
+struct TableUse {
+    /// The first instruction that names it.
+    named: usize,
+    /// From the first instruction that changes it to behind the last.
+    changed: Range<usize>,
+    /// Whether all that change it do so row by row.
+    is_table: bool,
+}
+
+impl TableUse {
+    fn is_filled(&self) -> bool {
+        self.is_table && !self.changed.is_empty()
+    }
 }

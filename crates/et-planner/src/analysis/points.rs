@@ -3,10 +3,12 @@
 use std::rc::Rc;
 
 use super::alias::Aliases;
+use super::error::AnalysisError;
 use super::flow::Flow;
 use super::set::Set;
 use super::step::Step;
 use super::storage::Storages;
+use super::work::Work;
 
 /// For each pointer (by its slot) the values whose storage it may show, in order.
 type State = Vec<Rc<[usize]>>;
@@ -23,7 +25,13 @@ pub(super) struct PointsTo {
 }
 
 impl PointsTo {
-    pub(super) fn new(storages: &Storages, flow: &Flow, steps: &[Step], aliases: &Aliases) -> Self {
+    pub(super) fn new(
+        storages: &Storages,
+        flow: &Flow,
+        steps: &[Step],
+        aliases: &Aliases,
+        work: &Work,
+    ) -> Result<Self, AnalysisError> {
         let count = storages.value_count();
         let mut points = Self {
             slots: vec![None; count],
@@ -32,18 +40,19 @@ impl PointsTo {
         };
         points.states[0] = Some(Rc::new(points.start(storages, steps)));
         loop {
+            work.spend(steps.len())?;
             let mut changed = false;
             for (node, step) in steps.iter().enumerate() {
                 let Some(before) = points.states[node].clone() else {
                     continue;
                 };
-                let after = points.after(&before, step, aliases);
+                let after = points.after(&before, step, aliases, work)?;
                 for next in flow.successors(node) {
-                    changed |= join(&mut points.states[next], &after);
+                    changed |= join(&mut points.states[next], &after, work)?;
                 }
             }
             if !changed || flow.is_straight() {
-                return points;
+                return Ok(points);
             }
         }
     }
@@ -70,22 +79,32 @@ impl PointsTo {
         start
     }
 
-    fn after(&self, before: &Rc<State>, step: &Step, aliases: &Aliases) -> Rc<State> {
+    fn after(
+        &self,
+        before: &Rc<State>,
+        step: &Step,
+        aliases: &Aliases,
+        work: &Work,
+    ) -> Result<Rc<State>, AnalysisError> {
         if step.moves.is_empty() {
-            return Rc::clone(before);
+            return Ok(Rc::clone(before));
         }
+        // A state that is given up later counts all the same: how many there are at a time is not known.
+        work.keep(before.len())?;
         let mut after = State::clone(before);
         for &(target, source) in &step.moves {
             let mut shown: Vec<usize> = Vec::new();
             for &value in aliases.canon(source.get()) {
-                shown.extend_from_slice(self.shown(&after, value));
+                let more = self.shown(&after, value);
+                work.keep(more.len())?;
+                shown.extend_from_slice(more);
             }
             shown.sort_unstable();
             shown.dedup();
             let slot = self.slots[target.get()].expect("every target of a move has a slot");
             after[slot] = shown.into();
         }
-        Rc::new(after)
+        Ok(Rc::new(after))
     }
 
     fn shown<'a>(&'a self, state: &'a State, value: usize) -> &'a [usize] {
@@ -104,24 +123,41 @@ impl PointsTo {
 }
 
 /// Adds `after` to what is known of the next node; whether that was news.
-fn join(known: &mut Option<Rc<State>>, after: &Rc<State>) -> bool {
+fn join(
+    known: &mut Option<Rc<State>>,
+    after: &Rc<State>,
+    work: &Work,
+) -> Result<bool, AnalysisError> {
     let Some(state) = known else {
         *known = Some(Rc::clone(after));
-        return true;
+        return Ok(true);
     };
-    if Rc::ptr_eq(state, after) || **state == **after {
-        return false;
+    if Rc::ptr_eq(state, after) {
+        return Ok(false);
     }
+    work.spend(after.len())?;
+    if is_within(after, state) {
+        return Ok(false);
+    }
+    work.keep(state.len())?;
     let mut joined = State::clone(state);
     for (have, more) in joined.iter_mut().zip(after.iter()) {
         if have != more {
             let mut all: Vec<usize> = have.iter().chain(more.iter()).copied().collect();
             all.sort_unstable();
             all.dedup();
+            work.keep(all.len())?;
             *have = all.into();
         }
     }
-    let changed = joined != **state;
     *known = Some(Rc::new(joined));
-    changed
+    Ok(true)
+}
+
+/// Whether every pointer shows in `known` all that it shows in `after`.
+fn is_within(after: &State, known: &State) -> bool {
+    let mut slots = after.iter().zip(known);
+    slots.all(|(after, known)| {
+        after == known || after.iter().all(|value| known.binary_search(value).is_ok())
+    })
 }

@@ -2,38 +2,50 @@
 
 /// A set of numbers below a limit that is given when it is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Set {
+pub(crate) struct Set {
     words: Vec<u64>,
     limit: usize,
 }
 
 impl Set {
-    pub(super) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
             words: vec![0; limit.div_ceil(64)],
             limit,
         }
     }
 
+    /// All numbers below the limit.
+    pub(crate) fn full(limit: usize) -> Self {
+        let mut set = Self::new(limit);
+        (0..limit).for_each(|number| set.insert(number));
+        set
+    }
+
     /// The limit that was given.
-    pub(super) fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    pub(super) fn contains(&self, number: usize) -> bool {
+    /// How many words the set takes; at least 1, so that work on it counts.
+    pub(crate) fn words(&self) -> usize {
+        self.words.len().max(1)
+    }
+
+    pub(crate) fn contains(&self, number: usize) -> bool {
         self.words[number / 64] >> (number % 64) & 1 == 1
     }
 
-    pub(super) fn insert(&mut self, number: usize) {
+    pub(crate) fn insert(&mut self, number: usize) {
         self.words[number / 64] |= 1 << (number % 64);
     }
 
-    pub(super) fn remove(&mut self, number: usize) {
+    pub(crate) fn remove(&mut self, number: usize) {
         self.words[number / 64] &= !(1 << (number % 64));
     }
 
     /// Adds all of `other`; whether that was news.
-    pub(super) fn unite(&mut self, other: &Self) -> bool {
+    pub(crate) fn unite(&mut self, other: &Self) -> bool {
         let mut changed = false;
         for (word, other) in self.words.iter_mut().zip(&other.words) {
             changed |= *other & !*word != 0;
@@ -42,7 +54,7 @@ impl Set {
         changed
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
         self.words.iter().enumerate().flat_map(|(at, &word)| {
             let mut left = word;
             std::iter::from_fn(move || {

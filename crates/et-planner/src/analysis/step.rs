@@ -1,10 +1,13 @@
 //! What an instruction does with tensors.
 
+use std::collections::BTreeSet;
+
 use et_schema::owned::{ExecutionPlan, Instruction, KernelCall, Operator, Value};
 
 use super::error::AnalysisError;
 use super::names::ValueIndex;
 use super::storage::{Storages, tensors, value};
+use super::work::Work;
 
 /// What an instruction does with tensors. Lists count as their items; other values are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,12 +60,36 @@ impl Step {
 }
 
 /// The steps of a method; the arguments of delegates are all reads as yet.
-pub(super) fn steps(plan: &ExecutionPlan, storages: &Storages) -> Result<Vec<Step>, AnalysisError> {
+pub(super) fn steps(
+    plan: &ExecutionPlan,
+    storages: &Storages,
+    work: &Work,
+) -> Result<Vec<Step>, AnalysisError> {
     let instructions = plan.chains.iter().flat_map(|chain| &chain.instructions);
     instructions
         .enumerate()
-        .map(|(number, instruction)| step(plan, storages, number, instruction))
+        .map(|(number, instruction)| {
+            work.keep(tensor_count(plan, instruction))?;
+            step(plan, storages, number, instruction)
+        })
         .collect()
+}
+
+/// How many tensors an instruction names at most. Many instructions may name one long list.
+fn tensor_count(plan: &ExecutionPlan, instruction: &Instruction) -> usize {
+    let args = match instruction {
+        Instruction::KernelCall(call) => call.args.as_slice(),
+        Instruction::DelegateCall(call) => call.args.as_slice(),
+        _ => &[],
+    };
+    let values = args
+        .iter()
+        .filter_map(|&argument| plan.values.get(usize::try_from(argument).ok()?));
+    let counts = values.map(|value| match value {
+        Value::TensorList(items) | Value::OptionalTensorList(items) => items.len(),
+        _ => 1,
+    });
+    counts.fold(1, usize::saturating_add)
 }
 
 fn step(
@@ -258,13 +285,14 @@ fn out_arguments<'a>(
 }
 
 fn out_variant(inputs: Vec<ValueIndex>, outputs: Vec<ValueIndex>) -> Step {
-    let (updates, writes) = unique(outputs)
+    let read: BTreeSet<ValueIndex> = inputs.iter().copied().collect();
+    let (updates, writes): (Vec<_>, _) = unique(outputs)
         .into_iter()
-        .partition(|out| inputs.contains(out));
-    let updates: Vec<ValueIndex> = updates;
+        .partition(|out| read.contains(out));
+    let updated: BTreeSet<ValueIndex> = updates.iter().copied().collect();
     let reads = inputs
         .into_iter()
-        .filter(|input| !updates.contains(input))
+        .filter(|input| !updated.contains(input))
         .collect();
     Step {
         reads,
@@ -275,7 +303,7 @@ fn out_variant(inputs: Vec<ValueIndex>, outputs: Vec<ValueIndex>) -> Step {
 }
 
 fn unique(mut values: Vec<ValueIndex>) -> Vec<ValueIndex> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     values.retain(|value| seen.insert(*value));
     values
 }

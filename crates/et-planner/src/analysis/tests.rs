@@ -1,6 +1,7 @@
 //! Methods in a few lines, and what must be found out about them.
 
 mod clobbers;
+mod hostile;
 mod roles;
 
 use et_schema::builder::MethodBuilder;
@@ -58,7 +59,7 @@ fn clobbers(plan: &ExecutionPlan, expected: &[(i32, i32, usize)]) {
             instruction,
         })
         .collect();
-    assert_eq!(analyse(plan).audit(), expected);
+    assert_eq!(analyse(plan).audit().unwrap().findings, expected);
 }
 
 /// Two branches that each leave a value by a move; `places` of the four values that are left.

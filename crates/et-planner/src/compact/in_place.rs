@@ -3,6 +3,8 @@
 //! Only operators that go element by element, read each element before they write it, and keep the size of
 //! elements may do that.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use et_schema::Dynamism;
 use et_schema::owned::{ExecutionPlan, Instruction, Tensor};
 
@@ -98,11 +100,15 @@ pub(super) fn candidates(
         if !goes_by_element(method, instruction) || !step.updates.is_empty() {
             continue;
         }
+        let mut values_of: BTreeMap<ValueIndex, BTreeSet<ValueIndex>> = BTreeMap::new();
         for &input in &step.reads {
-            let others = step.reads.iter().filter(|&&other| other != input);
-            let alone = others
-                .into_iter()
-                .all(|&other| analysis.group(other) != analysis.group(input));
+            values_of
+                .entry(analysis.group(input))
+                .or_default()
+                .insert(input);
+        }
+        for &input in &step.reads {
+            let alone = values_of[&analysis.group(input)].len() == 1;
             let kept = options.preserve_inputs && is_input(method, input);
             if alone
                 && !kept

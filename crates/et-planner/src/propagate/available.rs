@@ -1,6 +1,6 @@
 //! Whether a host value and its copy on a device are sure to be the same.
 
-use crate::analysis::{Analysis, ValueIndex};
+use crate::analysis::{Analysis, AnalysisError, Set, ValueIndex};
 
 /// When the bytes of both become the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,30 +18,30 @@ pub(super) fn available(
     call: usize,
     value: ValueIndex,
     since: Since,
-) -> Vec<bool> {
+) -> Result<Set, AnalysisError> {
     let flow = analysis.flow();
+    let keep = analysis.that_keep(value)?;
     // Everything is assumed until a path shows otherwise; nothing is before the first instruction.
-    let mut before = vec![true; flow.exit() + 1];
-    before[0] = false;
+    let mut before = Set::full(flow.exit() + 1);
+    before.remove(0);
     loop {
+        analysis.work().spend(flow.exit())?;
         let mut changed = false;
         for node in 0..flow.exit() {
-            let kept =
-                || !analysis.may_change(node, value) && !analysis.points_elsewhere(node, value);
             let after = match (node == call, since) {
                 (true, Since::Written) => true,
-                (true, Since::Read) => kept(),
-                (false, _) => before[node] && kept(),
+                (true, Since::Read) => keep.contains(node),
+                (false, _) => before.contains(node) && keep.contains(node),
             };
             for next in flow.successors(node) {
-                if before[next] && !after {
-                    before[next] = false;
+                if before.contains(next) && !after {
+                    before.remove(next);
                     changed = true;
                 }
             }
         }
         if !changed {
-            return before;
+            return Ok(before);
         }
     }
 }

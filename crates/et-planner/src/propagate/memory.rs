@@ -43,7 +43,7 @@ pub(super) fn plan(
         aliases,
         by_caller,
     } = rewritten;
-    let lifetimes = Analysis::with_steps(method, steps)?.lifetimes();
+    let lifetimes = Analysis::with_steps(method, steps)?.lifetimes().to_vec();
     for (device, values) in values_by_device(method, &aliases, &by_caller) {
         let buffer = place(method, device, &values, &lifetimes, options)?;
         report.buffers.extend(buffer);

@@ -12,14 +12,14 @@ use super::available::{Since, available};
 use super::uploads::{Hoisted, Loop, Upload};
 use super::writer::{Writer, Written};
 use super::{MethodOptions, MethodReport, set_device};
-use crate::analysis::{Analysis, Step, ValueIndex};
+use crate::analysis::{Analysis, AnalysisError, Set, Step, ValueIndex};
 
 /// A device value that a delegate gave, and where the host's copy of it is sure to be the same.
 struct Given {
     device: Device,
     host: ValueIndex,
     twin: ValueIndex,
-    available: Vec<bool>,
+    available: Set,
 }
 
 /// A call of a device delegate, with what stands for its operands.
@@ -87,23 +87,24 @@ impl<'a> Rewrite<'a> {
     }
 
     /// Decides about every operand of every device delegate.
-    pub(super) fn run(&mut self) {
+    pub(super) fn run(&mut self) -> Result<(), AnalysisError> {
         let calls: Vec<(usize, Device)> = self.device_calls().collect();
         if self.options.skip_h2d {
-            self.find_device_inputs(&calls);
+            self.find_device_inputs(&calls)?;
         }
         // Outputs first: a loop may bring them back to an earlier call.
         for &(node, device) in &calls {
-            let call = self.outputs_of(node, device);
+            let call = self.outputs_of(node, device)?;
             self.calls.push(call);
         }
         for number in 0..self.calls.len() {
-            self.inputs_of(number);
+            self.inputs_of(number)?;
         }
         if self.options.skip_d2h {
-            self.return_device_values();
+            self.return_device_values()?;
         }
         self.drop_unneeded_copies();
+        Ok(())
     }
 
     fn device_calls(&self) -> impl Iterator<Item = (usize, Device)> {
@@ -146,7 +147,7 @@ impl<'a> Rewrite<'a> {
         ValueIndex::new(self.values.len() - 1)
     }
 
-    fn outputs_of(&mut self, node: usize, device: Device) -> Call {
+    fn outputs_of(&mut self, node: usize, device: Device) -> Result<Call, AnalysisError> {
         let mut call = Call {
             node,
             device,
@@ -161,7 +162,7 @@ impl<'a> Rewrite<'a> {
             let twin = self.twin(host, device);
             call.operands.insert(host, twin);
             call.d2h.push((twin, host));
-            let available = available(self.analysis, node, host, Since::Written);
+            let available = available(self.analysis, node, host, Since::Written)?;
             self.given.push(Given {
                 device,
                 host,
@@ -169,10 +170,10 @@ impl<'a> Rewrite<'a> {
                 available,
             });
         }
-        call
+        Ok(call)
     }
 
-    fn inputs_of(&mut self, number: usize) {
+    fn inputs_of(&mut self, number: usize) -> Result<(), AnalysisError> {
         let (node, device) = (self.calls[number].node, self.calls[number].device);
         let step = self.step(node);
         // What is also written has a twin already, which needs the bytes from before.
@@ -197,20 +198,21 @@ impl<'a> Rewrite<'a> {
             }
             let operand = if self.device_inputs.get(&host) == Some(&device) {
                 host
-            } else if let Some(twin) = self.on_device_already(node, host, device) {
+            } else if let Some(twin) = self.on_device_already(node, host, device)? {
                 self.report.elided += 1;
                 twin
             } else {
-                self.upload(number, host)
+                self.upload(number, host)?
             };
             self.calls[number].operands.insert(host, operand);
         }
         self.order_copies(number);
+        Ok(())
     }
 
     /// The device value for a host value that must be copied: one that was copied before, if that is allowed, or a new
     /// one with a copy before the call or the loop around it.
-    fn upload(&mut self, number: usize, host: ValueIndex) -> ValueIndex {
+    fn upload(&mut self, number: usize, host: ValueIndex) -> Result<ValueIndex, AnalysisError> {
         let (node, device) = (self.calls[number].node, self.calls[number].device);
         let is_empty = is_static_and_empty(&self.values, host);
         let reuse = self.options.reuse_uploads && !is_empty;
@@ -220,17 +222,21 @@ impl<'a> Rewrite<'a> {
             .find(|known| reuse && known.serves(node, host, device));
         if let Some(known) = known {
             self.report.reused += 1;
-            return known.twin;
+            return Ok(known.twin);
         }
         let twin = self.twin(host, device);
         if !reuse {
             self.calls[number].h2d.push((host, twin));
-            return twin;
+            return Ok(twin);
         }
-        let around = self.loops.iter();
+        let keep = self.analysis.that_keep(host)?;
+        let around = self.loops.iter().copied();
+        self.analysis
+            .work()
+            .spend_on(self.loops.len(), self.analysis.flow().exit())?;
         let around = around
-            .copied()
-            .find(|around| around.holds(node) && around.leaves_alone(self.analysis, host));
+            .filter(|around| around.holds(node))
+            .find(|around| around.is_within(&keep));
         let available = match around {
             Some(around) => {
                 self.hoisted.push(Hoisted { around, host, twin });
@@ -238,7 +244,7 @@ impl<'a> Rewrite<'a> {
             }
             None => {
                 self.calls[number].h2d.push((host, twin));
-                available(self.analysis, node, host, Since::Read)
+                available(self.analysis, node, host, Since::Read)?
             }
         };
         self.uploads.push(Upload {
@@ -247,15 +253,16 @@ impl<'a> Rewrite<'a> {
             twin,
             available,
         });
-        twin
+        Ok(twin)
     }
 
     /// Copies in the order of the call's arguments.
     fn order_copies(&mut self, number: usize) {
         let call = &mut self.calls[number];
+        let positions = positions(self.method, call.node);
         call.h2d.sort_by_key(|&(host, _)| {
             let argument = self.views.get(&host).copied().unwrap_or(host);
-            host_position(self.method, call.node, argument)
+            positions.get(&argument.get()).copied()
         });
         call.h2d
             .retain(|&(host, _)| !is_static_and_empty(&self.values, host));
@@ -269,28 +276,31 @@ impl<'a> Rewrite<'a> {
         node: usize,
         host: ValueIndex,
         device: Device,
-    ) -> Option<ValueIndex> {
+    ) -> Result<Option<ValueIndex>, AnalysisError> {
+        let work = self.analysis.work();
+        work.spend(self.given.len())?;
         let bases = self.analysis.bases(host);
+        work.spend(bases.len())?;
         let [base] = bases.as_slice() else {
-            return None;
+            return Ok(None);
         };
-        let fits =
-            |given: &&Given| given.device == device && given.host == *base && given.available[node];
-        let (base, twin) = self
-            .given
-            .iter()
-            .find(fits)
-            .map(|given| (given.host, given.twin))?;
+        let fits = |given: &&Given| {
+            given.device == device && given.host == *base && given.available.contains(node)
+        };
+        let Some(given) = self.given.iter().find(fits) else {
+            return Ok(None);
+        };
+        let (base, twin) = (given.host, given.twin);
         if base == host {
-            return Some(twin);
+            return Ok(Some(twin));
         }
         if !self.shows_all(host, base) {
-            return None;
+            return Ok(None);
         }
         // The same bytes in another shape: a second value at the same place.
         let alias = self.twin(host, device);
         self.aliases.insert(alias, twin);
-        Some(alias)
+        Ok(Some(alias))
     }
 
     /// Whether two values have the same bytes in the same order, whatever their shapes.
@@ -483,25 +493,26 @@ fn is_static_and_empty(values: &[Value], value: ValueIndex) -> bool {
     })
 }
 
-/// Where among a call's arguments a value comes first; items of lists count with their list.
-fn host_position(method: &ExecutionPlan, node: usize, value: ValueIndex) -> usize {
+/// Where among a call's arguments each value comes first; items of lists count with their list.
+fn positions(method: &ExecutionPlan, node: usize) -> BTreeMap<usize, usize> {
     let mut instructions = method.chains.iter().flat_map(|chain| &chain.instructions);
     let Some(Instruction::DelegateCall(call)) = instructions.nth(node) else {
-        return 0;
+        return BTreeMap::new();
     };
-    let is_value = |index: i32| usize::try_from(index) == Ok(value.get());
-    let names = |&argument: &i32| {
+    let mut positions = BTreeMap::new();
+    for (at, &argument) in call.args.iter().enumerate() {
         let list = usize::try_from(argument)
             .ok()
             .and_then(|argument| method.values.get(argument));
-        match list {
-            Some(Value::TensorList(items) | Value::OptionalTensorList(items)) => {
-                items.iter().any(|&item| is_value(item))
-            }
-            _ => is_value(argument),
+        let names = match list {
+            Some(Value::TensorList(items) | Value::OptionalTensorList(items)) => items.as_slice(),
+            _ => &[argument],
+        };
+        for value in names.iter().filter_map(|&name| usize::try_from(name).ok()) {
+            positions.entry(value).or_insert(at);
         }
-    };
-    call.args.iter().position(names).unwrap_or(usize::MAX)
+    }
+    positions
 }
 
 /// A method whose device values have no memory as yet.

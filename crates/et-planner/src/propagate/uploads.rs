@@ -2,7 +2,7 @@
 
 use et_device::Device;
 
-use crate::analysis::{Analysis, Flow, ValueIndex};
+use crate::analysis::{Flow, Set, ValueIndex};
 
 /// A device value that holds a copy of a host value.
 pub(super) struct Upload {
@@ -10,13 +10,13 @@ pub(super) struct Upload {
     pub(super) host: ValueIndex,
     pub(super) twin: ValueIndex,
     /// Before which instructions both are sure to have the same bytes.
-    pub(super) available: Vec<bool>,
+    pub(super) available: Set,
 }
 
 impl Upload {
     /// Whether a call needs no copy of its own.
     pub(super) fn serves(&self, node: usize, host: ValueIndex, device: Device) -> bool {
-        (self.host, self.device) == (host, device) && self.available[node]
+        (self.host, self.device) == (host, device) && self.available.contains(node)
     }
 }
 
@@ -58,14 +58,15 @@ impl Loop {
         (self.head..=self.tail).contains(&node)
     }
 
-    /// Whether nothing in the loop changes the bytes of `host` or makes it show others.
-    pub(super) fn leaves_alone(&self, analysis: &Analysis<'_>, host: ValueIndex) -> bool {
-        (self.head..=self.tail)
-            .all(|node| !analysis.may_change(node, host) && !analysis.points_elsewhere(node, host))
+    /// Whether every instruction of the loop is one of `keep`, which leave a value as it is.
+    pub(super) fn is_within(&self, keep: &Set) -> bool {
+        (self.head..=self.tail).all(|node| keep.contains(node))
     }
 
     /// The instructions of the loop, as a set.
-    pub(super) fn nodes(&self, flow: &Flow) -> Vec<bool> {
-        (0..=flow.exit()).map(|node| self.holds(node)).collect()
+    pub(super) fn nodes(&self, flow: &Flow) -> Set {
+        let mut nodes = Set::new(flow.exit() + 1);
+        (self.head..=self.tail).for_each(|node| nodes.insert(node));
+        nodes
     }
 }

@@ -143,21 +143,26 @@ fn repair(
     frozen: &BTreeSet<u32>,
     line: &mut ProgressLine,
 ) -> Result<Vec<BufferReport>, ChangeError> {
-    let clobbers = clobbers(method)?;
+    let audit = Analysis::new(method, &Hints::default())?.audit()?;
+    let clobbers: Vec<Finding> = audit.clobbers().cloned().collect();
     if clobbers.is_empty() {
         return Ok(Vec::new());
     }
     if !request.compact.repair {
         return Err(ChangeError::Corrupt(clobbers));
     }
-    let corrupt: BTreeSet<u32> = clobbers
-        .iter()
-        .filter_map(|finding| match finding {
-            Finding::Clobber { first, .. } => buffer_of(method, *first),
-            _ => None,
-        })
-        .collect();
     let count = u32::try_from(method.non_const_buffer_sizes.len()).unwrap_or(u32::MAX);
+    let corrupt: BTreeSet<u32> = match audit.has_more_clobbers {
+        // They may be in any buffer.
+        true => (1..count).collect(),
+        false => clobbers
+            .iter()
+            .filter_map(|finding| match finding {
+                Finding::Clobber { first, .. } => buffer_of(method, *first),
+                _ => None,
+            })
+            .collect(),
+    };
     let right = (1..count).filter(|buffer| !corrupt.contains(buffer));
     let frozen = right.chain(frozen.iter().copied()).collect();
     let mut options = request.compact.clone();
@@ -165,12 +170,6 @@ fn repair(
     let mut reports = replan(method, options, frozen, line)?.buffers;
     reports.retain(|report| corrupt.contains(&report.memory_id));
     Ok(reports)
-}
-
-fn clobbers(method: &ExecutionPlan) -> Result<Vec<Finding>, AnalysisError> {
-    let mut findings = Analysis::new(method, &Hints::default())?.audit();
-    findings.retain(|finding| matches!(finding, Finding::Clobber { .. }));
-    Ok(findings)
 }
 
 fn buffer_of(method: &ExecutionPlan, value: ValueIndex) -> Option<u32> {

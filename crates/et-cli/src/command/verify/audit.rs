@@ -28,27 +28,47 @@ pub(super) fn problems(source: &Source) -> Vec<PlanProblem> {
     let program = Program::without_newer_fields(&verified);
     let methods = program.execution_plan.iter().enumerate();
     methods
-        .flat_map(
-            |(number, method)| match Analysis::new(method, &Hints::default()) {
-                Ok(analysis) => {
-                    let findings = analysis.audit().into_iter();
-                    findings
-                        .map(|finding| PlanProblem::new(number, &finding))
-                        .collect()
+        .flat_map(|(number, method)| {
+            let analysis = Analysis::new(method, &Hints::default());
+            match analysis.and_then(|analysis| analysis.audit()) {
+                Ok(audit) => {
+                    let findings = audit.findings.iter();
+                    let mut problems: Vec<_> = findings
+                        .map(|finding| PlanProblem::new(number, finding))
+                        .collect();
+                    if audit.has_more_clobbers {
+                        problems.push(PlanProblem::of_method(
+                            number,
+                            "plan.clobber",
+                            Severity::Error,
+                            "more such pairs",
+                        ));
+                    }
+                    problems
                 }
-                Err(error) => vec![PlanProblem {
-                    severity: Severity::Warning,
-                    rule: "plan.not_audited",
-                    path: format!("execution_plan[{number}]"),
-                    found: error.to_string(),
-                    expected: "a method whose memory plan can be checked",
-                }],
-            },
-        )
+                Err(error) => vec![PlanProblem::of_method(
+                    number,
+                    "plan.not_audited",
+                    Severity::Warning,
+                    &error.to_string(),
+                )],
+            }
+        })
         .collect()
 }
 
 impl PlanProblem {
+    /// Something about a method as a whole.
+    fn of_method(number: usize, rule: &'static str, severity: Severity, found: &str) -> Self {
+        Self {
+            severity,
+            rule,
+            path: format!("execution_plan[{number}]"),
+            found: found.to_owned(),
+            expected: "a method whose memory plan can be checked",
+        }
+    }
+
     fn new(method: usize, finding: &Finding) -> Self {
         let (severity, rule, expected) = judge(finding);
         let place = match finding {

@@ -67,7 +67,7 @@ fn plans_of_real_programs_keep_every_value() {
         };
         let program = VerifiedProgram::from_file_bytes(&bytes).unwrap();
         for method in &Program::from_verified(&program).unwrap().execution_plan {
-            let findings = analyse(method).audit();
+            let findings = analyse(method).audit().unwrap().findings;
             let clobber = findings
                 .iter()
                 .find(|finding| matches!(finding, Finding::Clobber { .. }));
@@ -98,6 +98,8 @@ fn golden_gi1_the_plan_of_the_reference_is_found_wrong() {
         let plan = plan(method);
         let clobbers = analyse(&plan)
             .audit()
+            .unwrap()
+            .findings
             .into_iter()
             .filter(|finding| matches!(finding, Finding::Clobber { .. }));
         assert_eq!(clobbers.count() > 0, expected);

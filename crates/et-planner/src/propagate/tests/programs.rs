@@ -241,7 +241,13 @@ fn two_conditions() -> ExecutionPlan {
 #[test]
 fn program_13_two_conditions_are_repaired() {
     let mut method = two_conditions();
-    let audit = |method: &ExecutionPlan| Analysis::new(method, &Hints::default()).unwrap().audit();
+    let audit = |method: &ExecutionPlan| {
+        Analysis::new(method, &Hints::default())
+            .unwrap()
+            .audit()
+            .unwrap()
+            .findings
+    };
     assert_eq!(audit(&method).len(), 4);
     let options = CompactOptions {
         repair: true,

@@ -530,7 +530,11 @@ fn a_ins_55_what_is_written_stands_every_check() {
         for (skip_h2d, skip_d2h) in [(false, false), (true, false), (false, true), (true, true)] {
             let mut method = method.clone();
             propagate_method(&mut method, &skipping(skip_h2d, skip_d2h)).unwrap();
-            let audit = Analysis::new(&method, &Hints::default()).unwrap().audit();
+            let audit = Analysis::new(&method, &Hints::default())
+                .unwrap()
+                .audit()
+                .unwrap()
+                .findings;
             assert_eq!(audit, [], "{}", instructions(&method));
         }
     }

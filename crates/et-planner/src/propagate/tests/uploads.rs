@@ -11,7 +11,11 @@ fn reused(method: ExecutionPlan, expected: &str) -> MethodReport {
     let mut changed = method.clone();
     let report = propagate_method(&mut changed, &options).unwrap();
     assert_eq!(instructions(&changed), expected);
-    let audit = Analysis::new(&changed, &Hints::default()).unwrap().audit();
+    let audit = Analysis::new(&changed, &Hints::default())
+        .unwrap()
+        .audit()
+        .unwrap()
+        .findings;
     assert_eq!(audit, []);
     report
 }
