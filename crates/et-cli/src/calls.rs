@@ -73,6 +73,11 @@ impl Calls {
             .map_err(|problem| Failure::file("calls", format!("{}: {problem}", path.display())))
     }
 
+    /// Whether these bytes are a document, whatever is in the files that it names.
+    pub(crate) fn check(text: &[u8]) -> Result<(), String> {
+        Self::parse(text, Path::new(""), parse_call).map(drop)
+    }
+
     /// Checks the form of a document; the error says where and what.
     fn parse(text: &[u8], folder: &Path, parse_call: ParseCall) -> Result<Self, String> {
         let document: Json =
@@ -240,7 +245,10 @@ impl Item {
 pub(crate) fn read_tensor(file: &Path, wanted: Option<ScalarType>) -> Result<Tensor, Failure> {
     let bytes = source::read(file)?;
     let bad = |error: &dyn Display| Failure::file("npy", format!("{}: {error}", file.display()));
-    let array = npy::decode(&bytes).map_err(|error| bad(&error))?;
+    let array = npy::decode(&bytes).map_err(|error| match error {
+        npy::NpyError::NoRoom(error) => error.into(),
+        error => bad(&error),
+    })?;
     Tensor::from_npy(array, wanted).map_err(|error| bad(&error))
 }
 
@@ -338,7 +346,7 @@ mod tests {
     #[test]
     fn a_file_of_another_shape_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let file = npy::encode(npy::Dtype::Int8, &[3], &[1, 2, 3]);
+        let file = npy::encode(npy::Dtype::Int8, &[3], &[1, 2, 3]).unwrap();
         std::fs::write(dir.path().join("a.npy"), file).unwrap();
         let load = |sizes: &str| {
             let item = format!(r#"{{"kind": "tensor", "file": "a.npy", "sizes": {sizes}}}"#);

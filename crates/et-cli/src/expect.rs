@@ -52,7 +52,7 @@ impl Expectation {
             .filter(|document| document.is_file())
             .map(|document| {
                 let calls = Calls::read_outputs(&document)?.runs;
-                Ok(Recorded { document, calls })
+                Ok::<_, Failure>(Recorded { document, calls })
             })
             .next()
             .transpose()?;
@@ -209,7 +209,7 @@ mod tests {
         let write = |name: &str, value| {
             std::fs::write(
                 dir.path().join(name),
-                npy::encode(Dtype::UInt8, &[1], &[value]),
+                npy::encode(Dtype::UInt8, &[1], &[value]).unwrap(),
             )
             .unwrap();
         };

@@ -105,7 +105,7 @@ pub(crate) fn made_up(
                 left = left
                     .checked_sub(nbytes)
                     .ok_or_else(|| too_large(index, nbytes, limit))?;
-                Ok(random.tensor(layout::scalar_type(meta.dtype()), meta.sizes().to_vec()))
+                Ok(random.tensor(layout::scalar_type(meta.dtype()), meta.sizes().to_vec())?)
             }
             Spec::Other(_) => Ok(traced(index)),
         })
@@ -134,7 +134,7 @@ pub(crate) fn from_runtime(value: &et_module::Value) -> Result<Value, Failure> {
         et_module::Value::Str(text) => Value::String(text.clone()),
         et_module::Value::Tensor(tensor) => {
             let array = layout::to_array(tensor);
-            Value::Tensor(array.map_err(|error| Failure::file("output", error.to_string()))?)
+            Value::Tensor(array.map_err(|error| error.failure("output", "an output"))?)
         }
         other => {
             let message = format!("an output is a {}, which is not known here", other.kind());
@@ -175,9 +175,8 @@ pub(crate) fn to_runtime(
             let order = wanted
                 .filter(|order| order.len() == natural.len())
                 .unwrap_or(&natural);
-            let tensor = layout::to_tensor(array, order).map_err(|error| {
-                Failure::file("input.tensor", format!("input {index}: {error}"))
-            })?;
+            let tensor = layout::to_tensor(array, order)
+                .map_err(|error| error.failure("input.tensor", &format!("input {index}")))?;
             et_module::Value::Tensor(tensor)
         }
     })

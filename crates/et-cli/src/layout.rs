@@ -1,29 +1,53 @@
 //! Between arrays in logical order, as files have them, and tensors in their memory order.
 
+use crate::failure::{Blame, Failure};
+use crate::room::{self, NoRoom};
 use crate::value::Tensor as Array;
 use et_kernel::{Tensor, TensorError, TensorMeta};
 use et_schema::ScalarType;
 
+/// Why one is not made of the other.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LayoutError {
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+}
+
+impl LayoutError {
+    /// What a user is told; `what` it is about.
+    pub(crate) fn failure(&self, id: &'static str, what: &str) -> Failure {
+        let message = format!("{what}: {self}");
+        match self {
+            Self::NoRoom(_) | Self::Tensor(TensorError::Memory(_)) => {
+                Failure::new(Blame::Environment, "memory", message)
+            }
+            Self::Tensor(_) => Failure::file(id, message),
+        }
+    }
+}
+
 /// A host tensor with the array's elements, laid out in `dim_order`.
-pub(crate) fn to_tensor(array: &Array, dim_order: &[u8]) -> Result<Tensor, TensorError> {
+pub(crate) fn to_tensor(array: &Array, dim_order: &[u8]) -> Result<Tensor, LayoutError> {
     let dtype = et_kernel::ScalarType::from_raw(array.scalar_type.code())
         .expect("invariant: both crates know the format's types");
-    let meta = TensorMeta::new(dtype, &array.sizes, dim_order)?;
+    let meta = TensorMeta::new(dtype, &array.sizes, dim_order).map_err(TensorError::from)?;
     if meta.is_contiguous() {
-        return Tensor::from_bytes(meta, &array.bytes);
+        return Ok(Tensor::from_bytes(meta, &array.bytes)?);
     }
-    let mut bytes = vec![0; array.bytes.len()];
+    let mut bytes = room::copy(&array.bytes)?;
     each_element(&meta, |logical, memory| {
         bytes[memory].copy_from_slice(&array.bytes[logical]);
     });
-    Tensor::from_bytes(meta, &bytes)
+    Ok(Tensor::from_bytes(meta, &bytes)?)
 }
 
 /// The elements of a host tensor in logical order.
-pub(crate) fn to_array(tensor: &Tensor) -> Result<Array, TensorError> {
+pub(crate) fn to_array(tensor: &Tensor) -> Result<Array, LayoutError> {
     let meta = tensor.meta();
     let memory_order = tensor.bytes()?;
-    let mut bytes = memory_order.to_vec();
+    let mut bytes = room::copy(memory_order)?;
     if !meta.is_contiguous() {
         each_element(meta, |logical, memory| {
             bytes[logical].copy_from_slice(&memory_order[memory]);

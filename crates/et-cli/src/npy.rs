@@ -6,6 +6,7 @@
 
 mod header;
 
+use crate::room::{self, NoRoom};
 use header::Header;
 
 /// The largest number of dimensions that is read; NumPy's own limit is 64.
@@ -118,6 +119,8 @@ pub(crate) enum NpyError {
         expected: usize,
         found: usize,
     },
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     #[error("element {index} is {found}, which is no bool")]
     NotBool { index: usize, found: u8 },
 }
@@ -142,14 +145,14 @@ pub(crate) fn decode(file: &[u8]) -> Result<Array, NpyError> {
             found,
         });
     }
-    let mut bytes = data.to_vec();
+    let mut bytes = room::copy(data)?;
     if big_endian {
         bytes
             .chunks_exact_mut(dtype.word_nbytes())
             .for_each(<[u8]>::reverse);
     }
     if fortran_order {
-        bytes = to_c_order(&bytes, &sizes, dtype.nbytes());
+        bytes = to_c_order(&bytes, &sizes, dtype.nbytes())?;
     }
     if dtype == Dtype::Bool
         && let Some(index) = bytes.iter().position(|&byte| byte > 1)
@@ -170,15 +173,17 @@ pub(crate) fn decode(file: &[u8]) -> Result<Array, NpyError> {
 ///
 /// # Panics
 /// If `bytes` are not as many as type and sizes say.
-pub(crate) fn encode(dtype: Dtype, sizes: &[usize], bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn encode(dtype: Dtype, sizes: &[usize], bytes: &[u8]) -> Result<Vec<u8>, NoRoom> {
     assert_eq!(
         byte_count(sizes, dtype),
         Ok(bytes.len()),
         "the elements do not fill the shape"
     );
-    let mut file = header::write(dtype, sizes);
+    let header = header::write(dtype, sizes);
+    let mut file = room::reserve(header.len().saturating_add(bytes.len()))?;
+    file.extend_from_slice(&header);
     file.extend_from_slice(bytes);
-    file
+    Ok(file)
 }
 
 /// Bytes of all elements together.
@@ -194,14 +199,14 @@ fn byte_count(sizes: &[usize], dtype: Dtype) -> Result<usize, NpyError> {
 }
 
 /// Reorders elements whose first index runs fastest into those whose last does.
-fn to_c_order(bytes: &[u8], sizes: &[usize], nbytes: usize) -> Vec<u8> {
+fn to_c_order(bytes: &[u8], sizes: &[usize], nbytes: usize) -> Result<Vec<u8>, NoRoom> {
     let mut strides = Vec::with_capacity(sizes.len());
     let mut stride = nbytes;
     for &size in sizes {
         strides.push(stride);
         stride = stride.wrapping_mul(size);
     }
-    let mut ordered = Vec::with_capacity(bytes.len());
+    let mut ordered = room::reserve(bytes.len())?;
     let mut index = vec![0; sizes.len()];
     while ordered.len() < bytes.len() {
         let at: usize = index
@@ -212,7 +217,7 @@ fn to_c_order(bytes: &[u8], sizes: &[usize], nbytes: usize) -> Vec<u8> {
         ordered.extend_from_slice(&bytes[at..at + nbytes]);
         advance(&mut index, sizes);
     }
-    ordered
+    Ok(ordered)
 }
 
 /// The next index in C order; wraps to all zeros at the end.

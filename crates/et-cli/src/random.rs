@@ -1,5 +1,6 @@
 //! Deterministic made-up inputs, for a look at a program without data.
 
+use crate::room::{self, NoRoom};
 use crate::value::{Tensor, Value};
 use et_schema::ScalarType;
 use half::{bf16, f16};
@@ -34,17 +35,22 @@ impl Random {
     }
 
     /// A tensor: floats from -1 to 1, integers from 0 to 3, bools of both kinds.
-    pub(crate) fn tensor(&mut self, scalar_type: ScalarType, sizes: Vec<usize>) -> Value {
+    pub(crate) fn tensor(
+        &mut self,
+        scalar_type: ScalarType,
+        sizes: Vec<usize>,
+    ) -> Result<Value, NoRoom> {
         let count: usize = sizes.iter().product();
-        let mut bytes = Vec::new();
+        let element = usize::try_from(scalar_type.element_size()).unwrap_or(usize::MAX);
+        let mut bytes = room::reserve(count.saturating_mul(element))?;
         for _ in 0..count {
             self.element(scalar_type, &mut bytes);
         }
-        Value::Tensor(Tensor {
+        Ok(Value::Tensor(Tensor {
             scalar_type,
             sizes,
             bytes,
-        })
+        }))
     }
 
     fn element(&mut self, scalar_type: ScalarType, bytes: &mut Vec<u8>) {
@@ -81,14 +87,15 @@ mod tests {
         let mut random = Random::new();
         // The first output of SplitMix64 for seed 0, as published with the algorithm.
         assert_eq!(random.next(), 0xe220_a839_7b1d_cdaf);
-        let tensor = || Random::new().tensor(ScalarType::Float, vec![2, 3]);
+        let tensor = || Random::new().tensor(ScalarType::Float, vec![2, 3]).unwrap();
         assert_eq!(tensor(), tensor());
     }
 
     #[test]
     fn every_type_fills_its_tensor() {
         for scalar_type in ScalarType::all() {
-            let Value::Tensor(tensor) = Random::new().tensor(scalar_type, vec![4, 5]) else {
+            let tensor = Random::new().tensor(scalar_type, vec![4, 5]);
+            let Value::Tensor(tensor) = tensor.unwrap() else {
                 panic!("no tensor");
             };
             assert_eq!(tensor.bytes.len() as u64, 20 * scalar_type.element_size());
@@ -97,7 +104,7 @@ mod tests {
 
     #[test]
     fn all_float_types_get_the_same_numbers() {
-        let values = |scalar_type| Random::new().tensor(scalar_type, vec![100]);
+        let values = |scalar_type| Random::new().tensor(scalar_type, vec![100]).unwrap();
         let as_f32 = |value: Value, read: fn(&[u8]) -> f32, nbytes| match value {
             Value::Tensor(tensor) => tensor
                 .bytes
@@ -124,8 +131,8 @@ mod tests {
     fn different_numbers_are_not_equal() {
         let mut random = Random::new();
         let (a, b) = (
-            random.tensor(ScalarType::Long, vec![64]),
-            random.tensor(ScalarType::Long, vec![64]),
+            random.tensor(ScalarType::Long, vec![64]).unwrap(),
+            random.tensor(ScalarType::Long, vec![64]).unwrap(),
         );
         assert!(compare(&a, &b, &Tolerances::default()).is_err());
     }

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::npy;
+use crate::replacement;
 use crate::report::pretty;
 use crate::value::{Tensor, Value};
 use serde_json::{Value as Json, json};
@@ -45,7 +46,7 @@ impl Results {
     /// Writes `outputs.json`.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let document = json!({"format": "et-outputs", "version": 1, "runs": self.runs});
-        write_file(
+        replacement::write(
             &self.folder.join("outputs.json"),
             pretty(&document).as_bytes(),
         )
@@ -55,7 +56,7 @@ impl Results {
         match value {
             Value::Tensor(tensor) => {
                 let file = format!("{name}.npy");
-                write_file(&self.folder.join(&file), &npy_bytes(tensor)?)?;
+                replacement::write(&self.folder.join(&file), &npy_bytes(tensor)?)?;
                 let mut entry = describe(value);
                 entry["file"] = file.into();
                 Ok(entry)
@@ -118,12 +119,7 @@ fn npy_bytes(tensor: &Tensor) -> Result<Vec<u8>, Failure> {
             format!(".npy files cannot hold {name} elements"),
         ));
     };
-    Ok(npy::encode(dtype, &tensor.sizes, &tensor.bytes))
-}
-
-/// Writes a file; the error names it.
-pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes).map_err(|error| Failure::io("write", path, &error))
+    Ok(npy::encode(dtype, &tensor.sizes, &tensor.bytes)?)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::literal;
 use crate::profile::Profiler;
 use crate::replacement;
 use crate::report::{Report, pretty};
-use crate::results::{self, Results};
+use crate::results::Results;
 use crate::session::{self, Session};
 use crate::source::{self, Source};
 use crate::trace::Recorder;
@@ -58,10 +58,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
     let outcome = make_calls(args, &mut session, &recorder, calls.as_ref(), &mut runs);
     let trace = recorder.document();
     if let Some(file) = &args.trace {
-        results::write_file(file, pretty(&trace).as_bytes())?;
+        replacement::write(file, pretty(&trace).as_bytes())?;
     }
     if let (Some(file), Some(profiler)) = (&args.profile, profiler) {
-        results::write_file(file, pretty(&profiler.document()).as_bytes())?;
+        replacement::write(file, pretty(&profiler.document()).as_bytes())?;
     }
     if let Some(folder) = folder {
         keep(folder, &runs)?;
