@@ -1,7 +1,12 @@
 //! Damages real files millions of times and sees that nothing but an error comes of it.
 //!
-//! The cases are numbered, and a number always stands for the same mutant. Shards take turns at the numbers, each in a process of
+//! Two engines do that. libFuzzer is led by what its mutants reach, and needs tools that few machines have (`fuzz/guided.rs`). Our own
+//! is blind, needs nothing, and makes the same mutants everywhere.
+//!
+//! The cases of our own are numbered, and a number always stands for the same mutant. Shards take turns at the numbers, each in a process of
 //! its own that is watched: a shard that dies or hangs is a fault, and goes on behind the case where it did.
+
+mod guided;
 
 use crate::{console, process, workspace};
 use anyhow::{Context, Result, bail};
@@ -29,20 +34,59 @@ enum Target {
     Data,
     /// Devices and new places for every method, written and read again
     Plan,
+    /// Arrays (.npy), as inputs and expected outputs
+    Npy,
+    /// Documents of calls (meta.json)
+    Calls,
+    /// Allocation instances (.csv), solved
+    Solve,
+}
+
+/// What makes the mutants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Engine {
+    /// Ours: seeded, blind, the same everywhere
+    Own,
+    /// libFuzzer through cargo-fuzz, led by what mutants reach; with the address sanitizer
+    Libfuzzer,
 }
 
 impl Target {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::Head,
         Self::Verify,
         Self::Load,
         Self::Run,
         Self::Data,
         Self::Plan,
+        Self::Npy,
+        Self::Calls,
+        Self::Solve,
     ];
 
     fn name(self) -> String {
         format!("{self:?}").to_lowercase()
+    }
+
+    /// Whether its files are programs or data files, of which there are real ones in every folder of cases.
+    fn is_model(self) -> bool {
+        !matches!(self, Self::Npy | Self::Calls | Self::Solve)
+    }
+
+    /// What the names of its files end with.
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Data => "ptd",
+            Self::Npy => "npy",
+            Self::Calls => "json",
+            Self::Solve => "csv",
+            _ => "pte",
+        }
+    }
+
+    /// Small files that reach what is known to be reachable, in the repository.
+    fn seeds(self) -> PathBuf {
+        workspace::root().join("tests/fuzz/seeds").join(self.name())
     }
 }
 
@@ -52,6 +96,12 @@ pub(crate) struct Options {
     /// What reads the files [default: one after the other]
     #[arg(value_enum)]
     target: Option<Target>,
+    /// What makes the mutants [default: libfuzzer if the cases are bounded by time alone and it is there, else own]
+    #[arg(long, value_enum)]
+    engine: Option<Engine>,
+    /// Choose the smallest files that reach what libFuzzer reached, as seeds for the repository, and run nothing else
+    #[arg(long)]
+    minimise: bool,
     /// How many cases [default: 200000, or as many as there is time for]
     #[arg(long)]
     cases: Option<u64>,
@@ -95,6 +145,8 @@ impl Options {
     pub(crate) fn short() -> Self {
         Self {
             target: None,
+            engine: Some(Engine::Own),
+            minimise: false,
             cases: Some(20_000),
             seconds: None,
             start: 0,
@@ -107,6 +159,38 @@ impl Options {
             abort: false,
             keep: None,
             record: false,
+        }
+    }
+
+    /// Whether anything is wanted that only our own engine does.
+    fn is_for_own(&self) -> bool {
+        let wanted = self.seconds.is_none() || self.cases.is_some() || self.start > 0;
+        wanted || self.random_only || self.debug || self.abort || self.keep.is_some()
+    }
+
+    /// The engine that was asked for, or else the better one of those that are there; says which.
+    fn engine(&self) -> Result<Engine> {
+        let (engine, why) = match (self.engine, guided::missing()) {
+            (Some(Engine::Own), _) => (Engine::Own, "as asked"),
+            _ if self.minimise => (Engine::Libfuzzer, "as it minimises"),
+            (Some(Engine::Libfuzzer), None) => (Engine::Libfuzzer, "as asked"),
+            (Some(Engine::Libfuzzer), Some(missing)) => bail!("{missing}"),
+            (None, _) if self.is_for_own() => (Engine::Own, "cases by number"),
+            (None, None) => (Engine::Libfuzzer, "it is installed"),
+            (None, Some(missing)) => (Engine::Own, missing),
+        };
+        let name = match engine {
+            Engine::Own => "our own",
+            Engine::Libfuzzer => "libFuzzer",
+        };
+        console::line(format_args!("engine: {name} ({why})"));
+        Ok(engine)
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        match self.target {
+            Some(target) => vec![target],
+            None => Target::ALL.to_vec(),
         }
     }
 
@@ -123,17 +207,20 @@ impl Options {
 
 /// Runs the cases; an error if any of them is a fault.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let worker = build(options.debug, options.abort)?;
-    let folder = folder(options.dir.as_deref())?;
+    let models = folder(options.dir.as_deref())?;
     if let Some(keep) = &options.keep {
         std::fs::create_dir_all(keep).with_context(|| format!("cannot make {}", keep.display()))?;
     }
-    let targets = match options.target {
-        Some(target) => vec![target],
-        None => Target::ALL.to_vec(),
-    };
+    if options.engine()? == Engine::Libfuzzer {
+        return guided::run(options, &models);
+    }
+    let worker = build(options.debug, options.abort)?;
     let mut faults = 0;
-    for target in targets {
+    for target in options.targets() {
+        let folder = match target.is_model() {
+            true => models.clone(),
+            false => target.seeds(),
+        };
         faults += run_target(target, options, &worker, &folder)?;
     }
     if faults > 0 {
@@ -282,11 +369,16 @@ impl Counts {
         let row = format!(
             "{target}\t{build}\t{files}\t{kind}\t{seed}\t{start}\t{next}\t{cases}\t{seconds:.0}\t{refused}\t{partly}\t{accepted}\t{faults}\n"
         );
-        let path = workspace::root().join("tests/mutator/results.tsv");
-        let file = std::fs::OpenOptions::new().append(true).open(&path);
-        file.and_then(|mut file| file.write_all(row.as_bytes()))
-            .with_context(|| format!("cannot add to {}", path.display()))
+        record(&row)
     }
+}
+
+/// Adds a row to the table of all runs.
+fn record(row: &str) -> Result<()> {
+    let path = workspace::root().join("tests/mutator/results.tsv");
+    let file = std::fs::OpenOptions::new().append(true).open(&path);
+    file.and_then(|mut file| file.write_all(row.as_bytes()))
+        .with_context(|| format!("cannot add to {}", path.display()))
 }
 
 enum Progress {

@@ -23,7 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("et-cli", LIBRARIES),
     ("fakecuda", &[]),
     ("et-tests", TESTED),
-    ("et-mutator", LIBRARIES),
+    ("et-mutator", DAMAGED),
     ("et-benches", LIBRARIES),
     ("xtask", &[]),
 ];
@@ -38,6 +38,19 @@ const LIBRARIES: &[&str] = &[
     "et-ops",
     "et-planner",
     "et-module",
+];
+
+/// What reads files of others.
+const DAMAGED: &[&str] = &[
+    "et-schema",
+    "et-device",
+    "et-sim",
+    "et-memory",
+    "et-kernel",
+    "et-ops",
+    "et-planner",
+    "et-module",
+    "et-cli",
 ];
 
 const TESTED: &[&str] = &[

@@ -4,13 +4,6 @@
     reason = "a shard reports its findings on standard output"
 )]
 
-mod edit;
-mod meter;
-mod mutation;
-mod random;
-mod seeds;
-mod target;
-
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
@@ -18,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use mutation::Cases;
-use target::{Kind, Outcome, Target};
+use et_mutator::{Cases, Kind, Outcome, TIME, Target, find_seeds};
 
 /// Makes mutants of real programs and sees that nothing but an error comes of them.
 #[derive(Parser)]
@@ -60,9 +52,9 @@ struct Options {
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    let seeds = seeds::find(&options.folder, options.target.extension(), options.large)?;
-    let cases = Cases::new(&seeds, options.seed, !options.random_only);
-    let target = Target::new(options.target);
+    let seeds = find_seeds(&options.folder, options.target, options.large)?;
+    let cases = Cases::new(options.target, &seeds, options.seed, !options.random_only);
+    let target = Target::new(options.target, TIME);
     let limit = options.seconds.map(Duration::from_secs);
     let start = Instant::now();
     let mut current = options

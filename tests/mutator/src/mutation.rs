@@ -2,11 +2,12 @@
 //!
 //! The first cases are systematic: for each file each word of 2, 4 and 8 bytes at each position that is a multiple of its size
 //! is set to each edge value, and the file is cut at each length. The cases behind those are random: several words at once,
-//! words exchanged, bits flipped, and edits through the schema.
+//! words exchanged, bits flipped, and edits through the schema, or of the text.
 
-use crate::edit;
 use crate::random::Random;
 use crate::seeds::Seed;
+use crate::target::Kind;
+use crate::{edit, text};
 
 /// What a word is set to, cut to its size.
 const EDGES: [u64; 10] = [
@@ -24,14 +25,18 @@ const EDGES: [u64; 10] = [
 const WIDTHS: [usize; 3] = [2, 4, 8];
 
 /// A mutant, and words for what was done.
-pub(crate) struct Mutant {
-    pub(crate) seed: usize,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) what: String,
+pub struct Mutant {
+    /// Which file it was made from.
+    pub seed: usize,
+    /// What it is.
+    pub bytes: Vec<u8>,
+    /// What was done.
+    pub what: String,
 }
 
 /// All cases over some seeds.
-pub(crate) struct Cases<'a> {
+pub struct Cases<'a> {
+    kind: Kind,
     seeds: &'a [Seed],
     /// For each seed, the number of its first systematic case.
     starts: Vec<u64>,
@@ -41,7 +46,8 @@ pub(crate) struct Cases<'a> {
 
 impl<'a> Cases<'a> {
     /// `systematic` leaves the systematic cases out if it is false.
-    pub(crate) fn new(seeds: &'a [Seed], random_seed: u64, systematic: bool) -> Self {
+    #[must_use]
+    pub fn new(kind: Kind, seeds: &'a [Seed], random_seed: u64, systematic: bool) -> Self {
         let mut starts = Vec::with_capacity(seeds.len());
         let mut total = 0;
         for seed in seeds {
@@ -53,6 +59,7 @@ impl<'a> Cases<'a> {
             };
         }
         Self {
+            kind,
             seeds,
             starts,
             systematic: total,
@@ -60,26 +67,22 @@ impl<'a> Cases<'a> {
         }
     }
 
-    pub(crate) fn systematic(&self) -> u64 {
+    /// How many cases are systematic.
+    #[must_use]
+    pub fn systematic(&self) -> u64 {
         self.systematic
     }
 
-    pub(crate) fn mutant(&self, case: u64) -> Mutant {
+    /// The mutant that a number stands for.
+    #[must_use]
+    pub fn mutant(&self, case: u64) -> Mutant {
         if case < self.systematic {
             let seed = self.starts.partition_point(|&start| start <= case) - 1;
             return self.systematic_mutant(seed, case - self.starts[seed]);
         }
         let mut random = Random::new(self.random_seed, case);
         let seed = random.below(self.seeds.len());
-        let original = &self.seeds[seed].bytes;
-        let (bytes, what) = match random.below(8) {
-            0 => exchange(original, &mut random),
-            1 => flip(original, &mut random),
-            2 => cut(original, &mut random),
-            3 | 4 => set_words(original, &mut random),
-            _ => edit::through_schema(original, &mut random)
-                .unwrap_or_else(|| set_words(original, &mut random)),
-        };
+        let (bytes, what) = change(self.kind, &self.seeds[seed].bytes, &mut random);
         Mutant { seed, bytes, what }
     }
 
@@ -106,6 +109,23 @@ impl<'a> Cases<'a> {
             bytes,
             what: format!("cut to {len} bytes"),
         }
+    }
+}
+
+/// A change of one file, chosen by a number.
+#[must_use]
+pub fn mutate(kind: Kind, original: &[u8], random_seed: u64) -> Vec<u8> {
+    change(kind, original, &mut Random::new(random_seed, 0)).0
+}
+
+fn change(kind: Kind, original: &[u8], random: &mut Random) -> (Vec<u8>, String) {
+    match random.below(8) {
+        0 => exchange(original, random),
+        1 => flip(original, random),
+        2 => cut(original, random),
+        3 | 4 => set_words(original, random),
+        _ if kind.is_text() => text::edit(original, random),
+        _ => edit::through_schema(original, random).unwrap_or_else(|| set_words(original, random)),
     }
 }
 

@@ -4,15 +4,24 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// A file and how many systematic mutants it has.
-pub(crate) struct Seed {
-    pub(crate) path: PathBuf,
-    pub(crate) bytes: Vec<u8>,
+use crate::target::Kind;
+
+/// A file.
+pub struct Seed {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is in it.
+    pub bytes: Vec<u8>,
 }
 
-/// All files below `folder` with this extension whose size is in the class, in order of their paths.
-pub(crate) fn find(folder: &Path, extension: &str, large: bool) -> Result<Vec<Seed>> {
+/// All files below `folder` of this kind whose size is in the class, in order of their paths.
+///
+/// # Errors
+///
+/// If there are none, or if one cannot be read.
+pub fn find(folder: &Path, kind: Kind, large: bool) -> Result<Vec<Seed>> {
     let mut seeds = Vec::new();
+    let extension = kind.extension();
     visit(folder, extension, &mut seeds)?;
     seeds.retain(|seed: &Seed| (seed.bytes.len() > SMALL) == large);
     seeds.sort_by(|a, b| a.path.cmp(&b.path));
@@ -35,7 +44,8 @@ fn visit(folder: &Path, extension: &str, seeds: &mut Vec<Seed>) -> Result<()> {
         let path = entry?.path();
         if path.is_dir() {
             visit(&path, extension, seeds)?;
-        } else if path.extension().is_some_and(|found| found == extension) {
+        } else if path.extension().is_none_or(|found| found == extension) {
+            // Minimised seeds have no extension; nothing else beside real files has none.
             let bytes =
                 std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             seeds.push(Seed { path, bytes });

@@ -4,6 +4,7 @@ mod data;
 mod head;
 mod plan;
 mod program;
+mod solve;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -12,14 +13,14 @@ use clap::ValueEnum;
 
 use crate::meter;
 
-/// The longest a case may take.
-const TIME: Duration = Duration::from_secs(1);
+/// The longest a case may take in an ordinary build.
+pub const TIME: Duration = Duration::from_secs(1);
 /// Bytes a case may use on top of its file and the planned memory that the file declares.
 const EXTRA: u64 = 64 << 20;
 
 /// What reads the mutants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The header of a program or a data file
     Head,
     /// Verification and the list of all problems of a program
@@ -32,21 +33,36 @@ pub(crate) enum Kind {
     Data,
     /// Devices and new places for every method, written and read again
     Plan,
+    /// Arrays (.npy), as inputs and expected outputs
+    Npy,
+    /// Documents of calls (meta.json)
+    Calls,
+    /// Allocation instances (.csv), solved
+    Solve,
 }
 
 impl Kind {
     /// The extension of its seeds.
-    pub(crate) const fn extension(self) -> &'static str {
+    #[must_use]
+    pub const fn extension(self) -> &'static str {
         match self {
             Self::Data => "ptd",
+            Self::Npy => "npy",
+            Self::Calls => "json",
+            Self::Solve => "csv",
             _ => "pte",
         }
+    }
+
+    /// Whether words can be found in its files.
+    pub(crate) const fn is_text(self) -> bool {
+        matches!(self, Self::Npy | Self::Calls | Self::Solve)
     }
 }
 
 /// How far a mutant got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The file was refused.
     Refused,
     /// It was read, and something in it was refused.
@@ -56,19 +72,30 @@ pub(crate) enum Outcome {
 }
 
 /// A kind, ready for work.
-pub(crate) struct Target {
+pub struct Target {
     kind: Kind,
+    time: Duration,
     programs: program::Programs,
 }
 
 impl Target {
-    pub(crate) fn new(kind: Kind) -> Self {
+    /// One whose cases may take so long.
+    #[must_use]
+    pub fn new(kind: Kind, time: Duration) -> Self {
         let programs = program::Programs::new(kind == Kind::Run);
-        Self { kind, programs }
+        Self {
+            kind,
+            time,
+            programs,
+        }
     }
 
-    /// What became of a mutant, or what went wrong with it.
-    pub(crate) fn check(&self, bytes: Vec<u8>) -> Result<Outcome, String> {
+    /// What became of a mutant.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong with it: a panic, more time or more memory than it may take, or a result that is none.
+    pub fn check(&self, bytes: Vec<u8>) -> Result<Outcome, String> {
         let declared = match self.kind {
             Kind::Load | Kind::Run => program::declared(&bytes),
             _ => 0,
@@ -85,7 +112,7 @@ impl Target {
                 .unwrap_or("?");
             format!("panic: {text}")
         })??;
-        if took > TIME {
+        if took > self.time {
             return Err(format!("took {took:?}"));
         }
         if used > allowed {
@@ -101,6 +128,17 @@ impl Target {
             Kind::Load | Kind::Run => Ok(self.programs.check(bytes)),
             Kind::Data => Ok(data::check(bytes)),
             Kind::Plan => plan::check(&bytes),
+            Kind::Npy => Ok(outcome(et_cli::untrusted::npy(&bytes))),
+            Kind::Calls => Ok(outcome(et_cli::untrusted::calls(&bytes))),
+            Kind::Solve => solve::check(&bytes),
         }
+    }
+}
+
+/// What `et` says.
+fn outcome(said: Result<(), String>) -> Outcome {
+    match said {
+        Ok(()) => Outcome::Accepted,
+        Err(_) => Outcome::Refused,
     }
 }

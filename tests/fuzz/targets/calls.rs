@@ -1,0 +1,4 @@
+#![no_main]
+//! Target `calls`.
+
+et_fuzz::target!(Calls);

@@ -1,0 +1,4 @@
+#![no_main]
+//! Target `data`.
+
+et_fuzz::target!(Data);

@@ -1,0 +1,4 @@
+#![no_main]
+//! Target `head`.
+
+et_fuzz::target!(Head);

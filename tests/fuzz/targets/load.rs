@@ -1,0 +1,4 @@
+#![no_main]
+//! Target `load`.
+
+et_fuzz::target!(Load);

@@ -1,0 +1,4 @@
+#![no_main]
+//! Target `npy`.
+
+et_fuzz::target!(Npy);

@@ -1,0 +1,4 @@
+#![no_main]
+//! Target `plan`.
+
+et_fuzz::target!(Plan);

@@ -1,0 +1,4 @@
+#![no_main]
+//! Target `run`.
+
+et_fuzz::target!(Run);

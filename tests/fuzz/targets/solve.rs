@@ -1,0 +1,4 @@
+#![no_main]
+//! Target `solve`.
+
+et_fuzz::target!(Solve);

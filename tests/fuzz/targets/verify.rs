@@ -1,0 +1,4 @@
+#![no_main]
+//! Target `verify`.
+
+et_fuzz::target!(Verify);
