@@ -1,5 +1,6 @@
 //! Everything that must be green before a merge, with a table of what took how long.
 
+use crate::fixtures::memcheck;
 use crate::process::{cargo, run as show_and_run, works};
 use crate::{
     console, consumers, device, features, fixtures, fuzz, layers, nostd, operators, reference,
@@ -68,7 +69,19 @@ fn full(log: &mut StepLog) -> Result<()> {
     })?;
     log.step("device", || device::run(&device::Options::on_the_fake()))?;
     log.step("fixtures", || fixtures::run(&fixtures::Options::bundled()))?;
+    log.step("valgrind", valgrind)?;
     log.step("mutants", || fuzz::run(&fuzz::Options::short()))
+}
+
+/// Where it is missing nothing is run, and that is said.
+fn valgrind() -> Result<()> {
+    if memcheck::is_there() {
+        return memcheck::run(&memcheck::Options::short());
+    }
+    console::line(format_args!(
+        "skipped: valgrind is not installed (`apt-get install valgrind`)"
+    ));
+    Ok(())
 }
 
 fn format() -> Result<()> {

@@ -18,6 +18,7 @@ mod peer;
 mod process;
 mod reference;
 mod schema;
+mod soak;
 mod supply;
 mod unsafe_code;
 mod workspace;
@@ -75,6 +76,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Load, run and drop programs ten thousand times, and weigh memory before and after
+    Soak,
     /// Run recorded cases under valgrind's memcheck
     Valgrind(fixtures::memcheck::Options),
     /// Write the table of operators and element types in the documents, or check that it is current
@@ -116,6 +119,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Bench(options) => bench::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Reference { check } => reference::run(check),
+        Command::Soak => soak::run(),
         Command::Valgrind(options) => fixtures::memcheck::run(&options),
         Command::Operators { check } => operators::run(check),
     }

@@ -1,5 +1,5 @@
-//! What we depend on: every licence is one that we may pass on, and no package is there twice without our knowing. Also that every
-//! package of ours can be packed.
+//! What we depend on: every licence is one that we may pass on, no package is there twice without our knowing, and none needs a newer
+//! compiler than we say. Also that every package of ours can be packed.
 
 use crate::{console, process, workspace};
 use anyhow::{Context, Result, bail};
@@ -57,6 +57,12 @@ pub(crate) fn run() -> Result<()> {
             "{name} is not there twice any more: strike it in xtask/src/supply.rs"
         ));
     }
+    let ours = our_compiler(&metadata)?;
+    problems.extend(packages.iter().filter_map(|package| {
+        let needed = package.compiler.and_then(compiler)?;
+        let (name, version) = (package.name, package.version);
+        (needed > ours).then(|| format!("{name} {version} needs Rust {}", shown(needed)))
+    }));
     if !problems.is_empty() {
         bail!("{}", problems.join("\n"));
     }
@@ -66,7 +72,43 @@ pub(crate) fn run() -> Result<()> {
         built.len(),
         versions.len()
     ));
+    let named = packages.iter().filter(|package| package.compiler.is_some());
+    console::line(format_args!(
+        "supply: Rust {} builds all {} that name a compiler; what of the standard library is newer, clippy finds",
+        shown(ours),
+        named.count()
+    ));
     pack()
+}
+
+/// A version of the compiler, as two numbers.
+type Compiler = (u32, u32);
+
+fn compiler(text: &str) -> Option<Compiler> {
+    let mut parts = text.split('.');
+    let major = parts.next()?.parse().ok()?;
+    Some((major, parts.next().unwrap_or("0").parse().ok()?))
+}
+
+fn shown((major, minor): Compiler) -> String {
+    format!("{major}.{minor}")
+}
+
+/// The compiler that our packages say they need; all must say the same.
+fn our_compiler(metadata: &Value) -> Result<Compiler> {
+    let packages = metadata["packages"].as_array().context("no packages")?;
+    let mut ours = packages
+        .iter()
+        .filter(|package| package["source"].is_null())
+        .map(|package| package["rust_version"].as_str().and_then(compiler));
+    let first = ours
+        .next()
+        .flatten()
+        .context("a package of ours names no compiler")?;
+    if ours.any(|other| other != Some(first)) {
+        bail!("not all packages of ours name Rust {}", shown(first));
+    }
+    Ok(first)
 }
 
 /// A package that is not ours.
@@ -75,6 +117,8 @@ struct Package<'a> {
     name: &'a str,
     version: &'a str,
     licence: Option<&'a str>,
+    /// The oldest compiler that builds it, if it says so.
+    compiler: Option<&'a str>,
 }
 
 fn foreign(metadata: &Value) -> Result<Vec<Package<'_>>> {
@@ -88,6 +132,7 @@ fn foreign(metadata: &Value) -> Result<Vec<Package<'_>>> {
                 name: text("name").context("a package without name")?,
                 version: text("version").context("a package without version")?,
                 licence: text("license"),
+                compiler: text("rust_version"),
             })
         })
         .collect()
@@ -178,6 +223,13 @@ mod tests {
     #[track_caller]
     fn check(licence: Option<&str>, expected: bool) {
         assert_eq!(check_licence(licence).is_ok(), expected, "{licence:?}");
+    }
+
+    #[test]
+    fn compilers_are_compared_by_number() {
+        assert_eq!(compiler("1.88"), Some((1, 88)));
+        assert!(compiler("1.100.0") > compiler("1.88.0"));
+        assert_eq!(compiler("new"), None);
     }
 
     #[test]
