@@ -3,6 +3,7 @@
 //! Tensors of a method point into planned memory, where one value may lie over another. References are therefore made
 //! only here, after their ranges were compared.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::slice;
 
@@ -57,7 +58,8 @@ pub struct LockstepIn<'a> {
     meta: &'a TensorMeta,
     span: HostSpan,
     in_place: bool,
-    borrow: PhantomData<&'a [u8]>,
+    /// Bytes that a [`LockstepOut`] writes: both stay on one thread, which cannot read and write at once.
+    borrow: PhantomData<&'a Cell<u8>>,
 }
 
 impl<'a> LockstepIn<'a> {
@@ -107,7 +109,8 @@ pub struct LockstepOut<'a> {
     meta: &'a TensorMeta,
     span: HostSpan,
     in_place: bool,
-    borrow: PhantomData<&'a mut [u8]>,
+    /// See [`LockstepIn`].
+    borrow: PhantomData<&'a Cell<u8>>,
 }
 
 impl<'a> LockstepOut<'a> {

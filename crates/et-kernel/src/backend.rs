@@ -2,8 +2,9 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use et_memory::Budget;
+use et_memory::{Budget, MemoryPlan};
 
 use crate::{Environment, KernelContext, KernelError, SharedBytes, TensorMeta};
 
@@ -68,12 +69,12 @@ pub struct InitContext<'a> {
     pub limits: &'a Limits,
 }
 
-/// What a delegate may take. A backend whose delegates load programs passes this on to them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a delegate may take. A backend whose delegates load programs passes this on to them. Clones draw on one account: what one
+/// delegate takes is gone for those behind it.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// How many bytes of memory, per device.
-    pub budget: Budget,
+    account: Arc<Mutex<Account>>,
     /// How many instructions one run may take.
     pub instructions: u64,
     /// How many programs this one is nested in.
@@ -133,11 +134,24 @@ impl SizeLimits {
     }
 }
 
+/// What is left for a method's delegates, and for those of the programs nested in it.
+#[derive(Debug)]
+struct Account {
+    budget: Budget,
+    program_bytes: u64,
+}
+
+/// What a program takes at the least, however short its file is.
+const LEAST_PROGRAM: u64 = 4096;
+
 impl Limits {
-    /// Limits of all these.
-    pub const fn new(budget: Budget, instructions: u64, depth: u32) -> Self {
+    /// Limits of all these: bytes of memory per device, instructions of one run, and how many programs this one is nested in.
+    pub fn new(budget: Budget, instructions: u64, depth: u32) -> Self {
         Self {
-            budget,
+            account: Arc::new(Mutex::new(Account {
+                budget,
+                program_bytes: u64::MAX,
+            })),
             instructions,
             depth,
             size: SizeLimits::unlimited(),
@@ -146,9 +160,48 @@ impl Limits {
 
     /// The same with limits on the size of programs.
     #[must_use]
-    pub const fn with_size(mut self, size: SizeLimits) -> Self {
+    pub fn with_size(mut self, size: SizeLimits) -> Self {
         self.size = size;
         self
+    }
+
+    /// The same, with at most `nbytes` bytes in all files of nested programs together. One that is loaded twice counts twice.
+    #[must_use]
+    pub fn with_program_bytes(self, nbytes: u64) -> Self {
+        self.account().program_bytes = nbytes;
+        self
+    }
+
+    /// The same one level deeper.
+    #[must_use]
+    pub fn deeper(mut self) -> Self {
+        self.depth = self.depth.saturating_add(1);
+        self
+    }
+
+    /// The bytes of memory that are left, per device.
+    pub fn budget(&self) -> Budget {
+        self.account().budget.clone()
+    }
+
+    /// Takes memory for `plan`, as far as there is some left: whoever must not have more asks [`budget`](Self::budget) before.
+    pub fn take_memory(&self, plan: &MemoryPlan) {
+        let mut account = self.account();
+        account.budget = account.budget.clone().after(plan);
+    }
+
+    /// Takes a nested program of `nbytes` bytes. False, and nothing is taken, if that is more than is left.
+    #[must_use]
+    pub fn take_program(&self, nbytes: u64) -> bool {
+        let mut account = self.account();
+        let left = account.program_bytes.checked_sub(nbytes.max(LEAST_PROGRAM));
+        account.program_bytes = left.unwrap_or(account.program_bytes);
+        left.is_some()
+    }
+
+    fn account(&self) -> MutexGuard<'_, Account> {
+        // Both numbers are whole after any panic.
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

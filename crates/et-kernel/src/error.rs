@@ -110,7 +110,7 @@ impl KernelError {
             Self::NoMemory { .. } => "kernel.no-memory",
             Self::OverlappingOutputs { .. } => "kernel.overlapping-outputs",
             Self::Shape(_) => "kernel.shape",
-            Self::Tensor(_) => "kernel.tensor",
+            Self::Tensor(error) => error.id(),
             Self::Scratch(_) => "kernel.scratch",
             Self::Memory(error) => error.id(),
             Self::Device(error) => error.id(),
@@ -128,8 +128,8 @@ impl KernelError {
             | Self::Invalid(_)
             | Self::OnDevice { .. }
             | Self::OverlappingOutputs { .. }
-            | Self::Shape(_)
-            | Self::Tensor(_) => 0x12,
+            | Self::Shape(_) => 0x12,
+            Self::Tensor(error) => error.code(),
             Self::NoMemory { .. } => 0x02,
             Self::Scratch(_) => 0x21,
             Self::Memory(error) => error.code(),

@@ -17,7 +17,14 @@ pub struct DataFile(Arc<Inner>);
 
 struct Inner {
     verified: VerifiedFlatTensor,
+    /// What there is of each name; the first, if the file has it twice.
+    entries: BTreeMap<String, Entry>,
     source: Box<dyn DataSource>,
+}
+
+struct Entry {
+    segment: u32,
+    layout: Option<TensorMeta>,
 }
 
 impl DataFile {
@@ -44,8 +51,18 @@ impl DataFile {
     /// [`ErrorKind::Read`].
     pub fn load(source: impl DataSource + 'static) -> Result<Self, Error> {
         let verified = VerifiedFlatTensor::read(&source)?;
+        let mut entries = BTreeMap::new();
+        for entry in verified.root().entries() {
+            entries
+                .entry(entry.key.to_owned())
+                .or_insert_with(|| Entry {
+                    segment: entry.segment_index,
+                    layout: entry.layout.as_ref().and_then(meta_of),
+                });
+        }
         Ok(Self(Arc::new(Inner {
             verified,
+            entries,
             source: Box::new(source),
         })))
     }
@@ -56,18 +73,17 @@ impl DataFile {
     }
 
     fn bytes(&self, key: &str) -> Result<Option<SharedBytes>, Error> {
-        let root = self.0.verified.root();
-        let Some(entry) = root.entry(key) else {
+        let Some(entry) = self.0.entries.get(key) else {
             return Ok(None);
         };
-        let Some(range) = root.segment_range(entry.segment_index) else {
+        let Some(range) = self.0.verified.root().segment_range(entry.segment) else {
             return Ok(None);
         };
         Ok(Some(self.0.source.load(range?)?))
     }
 
     fn layout(&self, key: &str) -> Option<TensorMeta> {
-        meta_of(&self.0.verified.root().entry(key)?.layout?)
+        self.0.entries.get(key)?.layout.clone()
     }
 }
 
@@ -144,30 +160,44 @@ impl NamedData for NoData {
 
 /// All named data that a method can see: data files first, then its program's own, then what its surroundings have.
 pub(crate) struct MethodData<'a> {
-    pub(crate) files: &'a DataFiles,
-    pub(crate) program: &'a Program,
-    pub(crate) outer: &'a dyn NamedData,
+    files: &'a DataFiles,
+    program: &'a Program,
+    /// The segment of each of the program's own names; the first, if it has one twice.
+    segments: BTreeMap<&'a str, u32>,
+    outer: &'a dyn NamedData,
 }
 
-impl MethodData<'_> {
+impl<'a> MethodData<'a> {
+    pub(crate) fn new(
+        files: &'a DataFiles,
+        program: &'a Program,
+        outer: &'a dyn NamedData,
+    ) -> Self {
+        let mut segments = BTreeMap::new();
+        for entry in program.view().named_data() {
+            segments.entry(entry.key).or_insert(entry.segment_index);
+        }
+        Self {
+            files,
+            program,
+            segments,
+            outer,
+        }
+    }
+
     /// No name may be both in a data file and in the program: which one is meant?
     pub(crate) fn check_duplicates(&self) -> Result<(), Error> {
-        let mut names = self.program.view().named_data().map(|entry| entry.key);
-        match names.find(|name| self.files.owners.contains_key(*name)) {
+        let twice = self
+            .segments
+            .keys()
+            .find(|name| self.files.owners.contains_key(**name));
+        match twice {
             Some(name) => Err(ErrorKind::DuplicateData {
-                name: name.to_owned(),
+                name: (*name).to_owned(),
             }
             .into()),
             None => Ok(()),
         }
-    }
-
-    fn segment_of(&self, key: &str) -> Option<u32> {
-        self.program
-            .view()
-            .named_data()
-            .find(|entry| entry.key == key)
-            .map(|entry| entry.segment_index)
     }
 }
 
@@ -180,8 +210,8 @@ impl NamedData for MethodData<'_> {
         if let Some(file) = self.files.owner(key) {
             return file.bytes(key).map_err(failed);
         }
-        match self.segment_of(key) {
-            Some(segment) => self.program.segment(segment).map(Some).map_err(failed),
+        match self.segments.get(key) {
+            Some(&segment) => self.program.segment(segment).map(Some).map_err(failed),
             None => self.outer.bytes(key),
         }
     }
@@ -189,18 +219,13 @@ impl NamedData for MethodData<'_> {
     fn layout(&self, key: &str) -> Option<TensorMeta> {
         match self.files.owner(key) {
             Some(file) => file.layout(key),
-            None if self.segment_of(key).is_some() => None,
+            None if self.segments.contains_key(key) => None,
             None => self.outer.layout(key),
         }
     }
 
     fn keys(&self) -> Vec<String> {
-        let own = self
-            .program
-            .view()
-            .named_data()
-            .map(|entry| entry.key.to_owned())
-            .collect::<Vec<_>>();
+        let own = self.segments.keys().map(|key| (*key).to_owned());
         let mut keys: Vec<String> = self
             .files
             .owners

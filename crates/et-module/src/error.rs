@@ -175,6 +175,9 @@ pub enum ErrorKind {
     /// The method is in the middle of a run.
     #[error("the method is in the middle of a run; finish or reset it first")]
     InProgress,
+    /// The state is neither what it was nor what it was at first.
+    #[error("the state was reset only in part, as the reset failed; reset it again")]
+    HalfReset,
     /// More instructions than allowed.
     #[error("the run was stopped after {limit} instructions")]
     InstructionLimit {
@@ -227,6 +230,12 @@ pub enum ErrorKind {
     Nesting {
         /// The limit.
         limit: u32,
+    },
+    /// The programs nested in one are many times as large as its file, as they can be if they are named several times.
+    #[error("another nested program of {nbytes} bytes is more than a file of this size may have")]
+    NestedTooLarge {
+        /// Bytes of the one that is too much.
+        nbytes: u64,
     },
 }
 
@@ -285,21 +294,23 @@ impl Error {
             ErrorKind::NamedData(_) => "module.named-data",
             ErrorKind::Duplicate(_) => "module.duplicate-name",
             ErrorKind::Memory(error) => error.id(),
-            ErrorKind::Value(_) => "module.value",
+            ErrorKind::Value(error) => error.id(),
             ErrorKind::Device(error) => error.id(),
             ErrorKind::NotSupported { .. } => "module.not-supported",
             ErrorKind::Kernel(error) => error.id(),
-            ErrorKind::Table(_) => "module.table",
+            ErrorKind::Table(error) => error.id(),
             ErrorKind::NoSuchInput { .. } => "module.no-such-input",
             ErrorKind::NoSuchOutput { .. } => "module.no-such-output",
             ErrorKind::WrongInput { .. } => "module.wrong-input",
-            ErrorKind::Input { .. } => "module.input",
+            ErrorKind::Input { source, .. } => source.id(),
             ErrorKind::InputsMissing { .. } => "module.inputs-missing",
             ErrorKind::InProgress => "module.in-progress",
+            ErrorKind::HalfReset => "module.half-reset",
             ErrorKind::InstructionLimit { .. } => "module.instruction-limit",
             ErrorKind::TooLarge { .. } => "module.too-large",
             ErrorKind::Condition { .. } => "module.condition",
             ErrorKind::Nesting { .. } => "module.nesting",
+            ErrorKind::NestedTooLarge { .. } => "module.nested-too-large",
             ErrorKind::Cancelled => "module.cancelled",
             ErrorKind::NoSuchAttribute { .. } => "module.no-such-attribute",
             ErrorKind::TooManyInputs { .. } => "module.too-many-inputs",
@@ -326,21 +337,22 @@ impl Error {
             ErrorKind::Device(error) => error.code(),
             ErrorKind::Kernel(error) => error.code(),
             ErrorKind::NotSupported { .. } => 0x10,
-            ErrorKind::InProgress | ErrorKind::Table(_) => 0x02,
+            ErrorKind::Value(error) | ErrorKind::Input { source: error, .. } => error.code(),
+            ErrorKind::Table(error) => error.code(),
+            ErrorKind::InProgress | ErrorKind::HalfReset => 0x02,
             ErrorKind::AlreadyLoaded => 0x04,
             ErrorKind::NoSuchAttribute { .. } => 0x20,
             ErrorKind::Cancelled => 0x01,
             ErrorKind::TooLarge { .. }
             | ErrorKind::InstructionLimit { .. }
             | ErrorKind::Condition { .. }
-            | ErrorKind::Nesting { .. } => 0x23,
+            | ErrorKind::Nesting { .. }
+            | ErrorKind::NestedTooLarge { .. } => 0x23,
             ErrorKind::NoSuchMethod { .. }
             | ErrorKind::DuplicateData { .. }
-            | ErrorKind::Value(_)
             | ErrorKind::NoSuchInput { .. }
             | ErrorKind::NoSuchOutput { .. }
             | ErrorKind::WrongInput { .. }
-            | ErrorKind::Input { .. }
             | ErrorKind::TooManyInputs { .. }
             | ErrorKind::InputsMissing { .. } => 0x12,
         }

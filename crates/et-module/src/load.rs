@@ -31,6 +31,10 @@ pub(crate) type InitialisedSlots = BTreeSet<(u32, u64)>;
 /// How many programs may be nested in each other.
 const MAX_DEPTH: u32 = 8;
 
+/// Bytes that nested programs may have together, besides what they have if each is a part of the one around it. Only programs that
+/// are named several times take more than that.
+const NESTED_ANYWAY: u64 = 16 << 20;
+
 /// How many times what kernels may keep is read at load at most, so that no program makes loading long.
 const READINGS: u64 = 16;
 
@@ -49,7 +53,8 @@ pub struct LoadOptions {
     pub size: SizeLimits,
     /// Planned memory to use instead of new one.
     pub planned: Option<PlannedMemory>,
-    pub(crate) depth: u32,
+    /// What the program around leaves, for one that is nested.
+    around: Option<Limits>,
 }
 
 impl Default for LoadOptions {
@@ -59,7 +64,7 @@ impl Default for LoadOptions {
             instruction_limit: 10_000_000,
             size: SizeLimits::default(),
             planned: None,
-            depth: 0,
+            around: None,
         }
     }
 }
@@ -93,15 +98,34 @@ impl LoadOptions {
         self
     }
 
-    /// What a method leaves for a program that is nested in it.
-    pub(crate) fn nested(limits: &Limits) -> Self {
-        Self {
-            budget: limits.budget.clone(),
+    /// For a program of `nbytes` bytes that is nested in a method with these limits: what the method leaves.
+    pub(crate) fn nested(limits: &Limits, nbytes: u64) -> Result<Self, Error> {
+        if limits.depth >= MAX_DEPTH {
+            return Err(ErrorKind::Nesting { limit: MAX_DEPTH }.into());
+        }
+        if !limits.take_program(nbytes) {
+            return Err(ErrorKind::NestedTooLarge { nbytes }.into());
+        }
+        Ok(Self {
+            budget: limits.budget(),
             instruction_limit: limits.instructions,
             size: limits.size.clone(),
-            depth: limits.depth + 1,
-            ..Self::default()
-        }
+            planned: None,
+            around: Some(limits.clone().deeper()),
+        })
+    }
+
+    /// What the method leaves for its delegates, before it takes anything itself.
+    fn limits(&self, program: &Program) -> Limits {
+        self.around.clone().unwrap_or_else(|| {
+            let nested = program
+                .len()
+                .saturating_mul(u64::from(MAX_DEPTH))
+                .saturating_add(NESTED_ANYWAY);
+            Limits::new(self.budget.clone(), self.instruction_limit, 0)
+                .with_size(self.size.clone())
+                .with_program_bytes(nested)
+        })
     }
 }
 
@@ -139,16 +163,10 @@ fn load(
     options: LoadOptions,
     arenas: &mut Option<Arenas>,
 ) -> Result<Method, Error> {
-    if options.depth > MAX_DEPTH {
-        return Err(ErrorKind::Nesting { limit: MAX_DEPTH }.into());
-    }
-    let data = MethodData {
-        files,
-        program: meta.program(),
-        outer,
-    };
+    let data = MethodData::new(files, meta.program(), outer);
     let plan = meta.plan();
     size::check(&options.size, &plan)?;
+    let limits = options.limits(meta.program());
     let kernels = find_kernels(&plan, environment)?;
     let backends = find_backends(&plan, environment)?;
     data.check_duplicates()?;
@@ -161,7 +179,7 @@ fn load(
         plan,
         environment,
         data: &data,
-        written: written_values(&plan),
+        written: written_values(&plan, &kernels),
         table: ValueTable::new(planned),
         initialised,
         initial: Vec::new(),
@@ -176,12 +194,7 @@ fn load(
         meta.unplanned_memory(map)?.buffers(),
     ]
     .concat();
-    let limits = Limits::new(
-        options.budget.after(&MemoryPlan::new(own)),
-        options.instruction_limit,
-        options.depth,
-    )
-    .with_size(options.size.clone());
+    limits.take_memory(&MemoryPlan::new(own));
     let steps = match loader.build(&kernels, &backends, &limits) {
         Ok(steps) => steps,
         Err(error) => {
@@ -298,9 +311,12 @@ impl Loader<'_> {
 
     /// How many bytes kernels may keep of what they make of constants: about as many as these have, inside the budget.
     fn allowance(&self, limits: &Limits) -> u64 {
-        let constants: u64 = self.constants.values().sum();
-        let most = constants + constants / 2 + KEPT_ANYWAY;
-        let limit = limits.budget.limit_on(Device::CPU);
+        let sum = |sum: u64, &nbytes: &u64| sum.saturating_add(nbytes);
+        let constants = self.constants.values().fold(0, sum);
+        let most = constants
+            .saturating_add(constants / 2)
+            .saturating_add(KEPT_ANYWAY);
+        let limit = limits.budget().limit_on(Device::CPU);
         limit.map_or(most, |limit| limit.min(most))
     }
 

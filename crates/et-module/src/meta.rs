@@ -1,6 +1,6 @@
 //! What is known of a method without loading it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use et_device::{Device, DeviceMap};
 use et_kernel::{Dynamism, ScalarType, TensorMeta, ValueIndex, ValueKind};
@@ -144,10 +144,13 @@ impl MethodMeta {
     /// [`ErrorKind::NotSupported`] for a device that cannot be.
     pub fn memory_plan(&self, map: &DeviceMap) -> Result<MemoryPlan, Error> {
         let plan = self.plan();
+        let mut devices = BTreeMap::new();
+        for entry in plan.buffer_devices() {
+            devices.entry(entry.buffer).or_insert(entry);
+        }
         let mut buffers = Vec::with_capacity(self.num_planned_buffers());
         for (id, size) in (0..).zip(plan.buffer_sizes().iter()).skip(1) {
-            let entry = plan.buffer_devices().find(|entry| entry.buffer == id);
-            let device = match entry {
+            let device = match devices.get(&id) {
                 Some(entry) => device(entry.device_type, entry.device_index)?,
                 None => Device::CPU,
             };

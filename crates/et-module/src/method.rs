@@ -56,6 +56,8 @@ pub struct Method {
     devices: Vec<Device>,
     /// Places in shared arenas whose initial contents were loaded; `None` for memory of the method's own.
     initialised: Option<InitialisedSlots>,
+    /// Whether a reset of the state failed, and none has worked since.
+    is_half_reset: bool,
     position: Option<Position>,
     /// Instructions that the run in progress has taken.
     taken: u64,
@@ -120,6 +122,7 @@ impl Method {
             plain: parts.plain,
             devices: parts.devices,
             initialised: parts.initialised,
+            is_half_reset: false,
             position: None,
             taken: 0,
             instruction_limit: parts.instruction_limit,
@@ -308,6 +311,9 @@ impl Method {
         if self.position.is_some() {
             return Err(ErrorKind::InProgress.into());
         }
+        if self.is_half_reset {
+            return Err(ErrorKind::HalfReset.into());
+        }
         if !self.inputs.iter().all(|input| input.is_set) {
             let missing = (0..)
                 .zip(&self.inputs)
@@ -464,15 +470,21 @@ fn input_error(index: usize, error: Error) -> Error {
     }
 }
 
-/// Ends the run of a method, from whatever thread: before its next instruction or that of a program nested in it, or before its first
-/// if none is in progress.
+/// Ends the run of a method, from whatever thread: before its next instruction or that of a program nested in it, or, if none is in
+/// progress, the next run before its first instruction.
 #[derive(Clone, Debug)]
 pub struct CancelHandle(Interrupt);
 
 impl CancelHandle {
-    /// Asks for the end of the run. A later run is not affected.
+    /// Asks for the end of a run. That run is the only one that it ends; if the present one is done before it sees this, it is the next.
     pub fn cancel(&self) {
         self.0.raise();
+    }
+
+    /// Takes back what [`cancel`](Self::cancel) asked for, if no run has ended because of it: for whoever wanted the present run to end
+    /// and no other, once that is over.
+    pub fn clear(&self) {
+        self.0.take();
     }
 }
 

@@ -327,10 +327,14 @@ impl Module {
             return Ok(());
         }
         let arenas = self.take_arenas()?;
-        match self.methods.get_mut(name) {
-            Some(method) => method.attach(arenas),
-            // It was found just above.
-            None => Ok(()),
+        let method = self.methods.get_mut(name).expect("found just above");
+        let attached = method.attach(arenas);
+        if attached.is_err()
+            && method.is_attached()
+            && let Some(shared) = &mut self.shared
+        {
+            shared.arenas = Some(method.detach()?);
         }
+        attached
     }
 }

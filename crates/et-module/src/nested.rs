@@ -42,8 +42,8 @@ impl Backend for NestedProgramBackend {
         let mut environment: Environment = context.environment.clone();
         environment.hook = None;
         let load = || {
+            let options = LoadOptions::nested(context.limits, bytes.len() as u64)?;
             let program = Program::from_bytes(bytes)?;
-            let options = LoadOptions::nested(context.limits);
             load::method(
                 &program.method_meta(METHOD)?,
                 &environment,

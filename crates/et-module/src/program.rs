@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use et_kernel::{Environment, SharedBytes};
 use et_schema::{ConstantView, PlanView, Processed, ProgramView, VerifiedProgram};
@@ -33,6 +33,8 @@ struct Inner {
     source: Box<dyn DataSource>,
     /// Decided when a method first asks for a constant.
     constants: OnceLock<Constants>,
+    /// Held while they are read, which only one thread does.
+    reading: Mutex<()>,
 }
 
 impl Program {
@@ -67,6 +69,7 @@ impl Program {
             verified,
             source,
             constants: OnceLock::new(),
+            reading: Mutex::new(()),
         }))
     }
 
@@ -126,6 +129,11 @@ impl Program {
             options,
             &mut None,
         )
+    }
+
+    /// Bytes of the whole file.
+    pub(crate) fn len(&self) -> u64 {
+        self.0.source.len()
     }
 
     pub(crate) fn view(&self) -> ProgramView<'_> {
@@ -191,8 +199,14 @@ impl Program {
         if let Some(constants) = self.0.constants.get() {
             return Ok(constants);
         }
+        // It guards nothing but the reading, so a panic there leaves nothing behind.
+        let reading = self.0.reading.lock();
+        let _reading = reading.unwrap_or_else(PoisonError::into_inner);
+        // Whoever waited finds what the first one read. There is one constant segment.
+        if let Some(constants) = self.0.constants.get() {
+            return Ok(constants);
+        }
         let constants = Constants::of(self, segment)?;
-        // There is one constant segment; whoever is second keeps the first one's bytes.
         Ok(self.0.constants.get_or_init(|| constants))
     }
 

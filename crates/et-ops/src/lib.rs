@@ -76,10 +76,13 @@ const OTHERS: &[&[Kernel]] = &[
     reduce::EXTREME_KERNELS,
 ];
 
-/// Operators on numbers write no tensor, and some of them make names for others.
+/// Operators on numbers. They are done in no time whatever they are given, so that nothing is won by doing them at load.
 const NUMBERS: &[Kernel] = prim::KERNELS;
 
-const COUNT: usize = NUMBERS.len() + count(PURE) + count(OTHERS);
+/// Operators that write other arguments than their last, or make that a name of others.
+const NAMES: &[Kernel] = prim::NAME_KERNELS;
+
+const COUNT: usize = NUMBERS.len() + NAMES.len() + count(PURE) + count(OTHERS);
 
 static KERNELS: [Kernel; COUNT] = flatten();
 
@@ -121,7 +124,11 @@ const fn flatten() -> [Kernel; COUNT] {
     let mut all = [NUMBERS[0]; COUNT];
     let mut at = 0;
     while at < NUMBERS.len() {
-        all[at] = NUMBERS[at];
+        all[at] = NUMBERS[at].writing_last();
+        at += 1;
+    }
+    while at < NUMBERS.len() + NAMES.len() {
+        all[at] = NAMES[at - NUMBERS.len()];
         at += 1;
     }
     let mut family = 0;

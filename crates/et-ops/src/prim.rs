@@ -92,6 +92,9 @@ pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("executorch_prim::trunc.Scalar", NONE, |c| {
         to_whole(c, f64::trunc)
     }),
+];
+
+pub(crate) const NAME_KERNELS: &[Kernel] = &[
     Kernel::new(
         "executorch_prim::et_copy_index.tensor",
         ScalarTypeSet::ALL,

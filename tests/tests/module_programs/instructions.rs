@@ -270,3 +270,39 @@ fn j_01_more_inputs_than_the_method_takes_set_none() {
         [2.0, 3.0]
     );
 }
+
+/// An operator that nobody says anything of may write any of its arguments, so none of them is a constant.
+#[test]
+fn what_an_unknown_operator_may_write_is_no_constant() {
+    let bench = Bench::new();
+    let mut program = ProgramBuilder::new();
+    let data = program.constant(&raw(&[0.0, 0.0]));
+    let mut forward = MethodBuilder::new("forward");
+    let memory = forward.buffer(16);
+    let constant = forward.tensor(floats(&[2]).with_data(data));
+    let n = forward.int(5);
+    let out = forward.output(floats(&[2]).planned(memory, 0));
+    let sum = forward.tensor(floats(&[2]));
+    forward.kernel("test::bump", &[n, constant]);
+    forward.kernel("aten::fill.Scalar_out", &[constant, n, sum]);
+    forward.kernel("aten::relu.out", &[sum, out]);
+    let mut method = bench.load(forward, program);
+    for _ in 0..3 {
+        assert_eq!(run(&mut method, &[]), [6.0, 6.0]);
+    }
+}
+
+/// What is read at load is counted, and the sizes of tensors that are nowhere yet may be anything.
+#[test]
+fn arguments_of_no_size_that_can_be_added_up_are_no_constants() {
+    let bench = Bench::new();
+    let mut forward = MethodBuilder::new("forward");
+    let memory = forward.buffer(16);
+    let huge = forward.input(floats(&[1 << 30, 1 << 30]));
+    let sum = forward.tensor(floats(&[2]).planned(memory, 0));
+    let out = forward.output(floats(&[2]));
+    forward.kernel("aten::add.out", &[huge, huge, huge, huge, huge, huge, sum]);
+    forward.kernel("aten::relu.out", &[sum, out]);
+    let mut method = bench.load(forward, ProgramBuilder::new());
+    assert!(method.execute().is_err());
+}

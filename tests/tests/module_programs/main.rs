@@ -7,6 +7,7 @@
 
 mod delegates;
 mod instructions;
+mod nested;
 mod state;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,6 +52,12 @@ fn fail(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     }
 }
 
+/// `test::bump(n, x)` adds 1 to a number, which is not its last argument.
+fn bump(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let n = context.int(0)?;
+    context.set(0, et_kernel::EValue::Int(n + 1))
+}
+
 fn kernels() -> KernelRegistry {
     let mut kernels = KernelRegistry::linked().unwrap();
     let all = ScalarTypeSet::FLOATING;
@@ -59,6 +66,9 @@ fn kernels() -> KernelRegistry {
         .unwrap();
     kernels
         .register(Kernel::new("test::fail", all, fail), "test")
+        .unwrap();
+    kernels
+        .register(Kernel::new("test::bump", ScalarTypeSet::NONE, bump), "test")
         .unwrap();
     kernels
 }

@@ -239,3 +239,26 @@ fn b_36_an_input_is_brought_into_the_dimension_order_of_the_program() {
     let columns = rows.in_dim_order(&[1, 0]).unwrap();
     assert_eq!(run(&mut method, &[columns.into()]), [2.0, 3.0, 4.0, 5.0]);
 }
+
+/// The input is another name for a result when the run is over.
+#[test]
+fn an_input_that_was_a_view_can_be_exchanged() {
+    let bench = Bench::new();
+    let mut forward = MethodBuilder::new("forward");
+    let memory = forward.buffer(16);
+    let x = forward.input(floats(&[2]));
+    let sum = forward.tensor(floats(&[2]).planned(memory, 0));
+    let out = forward.output(floats(&[2]));
+    forward.kernel("test::add_one", &[x, sum]);
+    forward.kernel("test::add_one", &[sum, out]);
+    forward.move_value(sum, x);
+    let mut method = bench.load(forward, ProgramBuilder::new());
+    assert_eq!(run(&mut method, &[pair(1.0, 2.0)]), [3.0, 4.0]);
+    let mut tensor = Tensor::from_slice(&[10.0f32, 20.0], &[2]).unwrap();
+    for _ in 0..3 {
+        method.exchange_input(0, &mut tensor).unwrap();
+        assert!(tensor.place().is_some());
+        method.execute().unwrap();
+    }
+    assert_eq!(tensor.sizes(), [2]);
+}

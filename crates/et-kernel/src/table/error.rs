@@ -51,3 +51,29 @@ impl From<DeviceError> for TableError {
         Self::Tensor(TensorError::Device(error))
     }
 }
+
+impl TableError {
+    /// A stable identifier for programs to match on: that of the innermost error.
+    pub fn id(&self) -> &'static str {
+        match self {
+            Self::NoSuchValue { .. } => "table.no-such-value",
+            Self::NotATensor { .. } => "table.not-a-tensor",
+            Self::IsATensor { .. } => "table.is-a-tensor",
+            Self::Planned { .. } => "table.planned",
+            Self::Detached => "table.detached",
+            Self::WrongMemory => "table.wrong-memory",
+            Self::Tensor(error) => error.id(),
+            Self::Kernel(error) => error.id(),
+        }
+    }
+
+    /// The numeric code that the C++ runtime uses for this kind of failure.
+    pub fn code(&self) -> u32 {
+        match self {
+            Self::NoSuchValue { .. } | Self::NotATensor { .. } | Self::IsATensor { .. } => 0x12,
+            Self::Planned { .. } | Self::Detached | Self::WrongMemory => 0x02,
+            Self::Tensor(error) => error.code(),
+            Self::Kernel(error) => error.code(),
+        }
+    }
+}

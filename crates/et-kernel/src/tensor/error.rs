@@ -61,3 +61,39 @@ pub enum TensorError {
         to: Box<TensorMeta>,
     },
 }
+
+impl TensorError {
+    /// A stable identifier for programs to match on: that of the innermost error.
+    pub fn id(&self) -> &'static str {
+        match self {
+            Self::Shape(_) => "tensor.shape",
+            Self::Memory(error) => error.id(),
+            Self::Device(error) => error.id(),
+            Self::OnDevice { .. } => "tensor.on-device",
+            Self::NoMemory => "tensor.no-memory",
+            Self::Overlap => "tensor.overlap",
+            Self::ReadOnly => "tensor.read-only",
+            Self::Dtype { .. } => "tensor.dtype",
+            Self::Length { .. } => "tensor.length",
+            Self::Misaligned => "tensor.misaligned",
+            Self::Unlike { .. } => "tensor.unlike",
+        }
+    }
+
+    /// The numeric code that the C++ runtime uses for this kind of failure.
+    pub fn code(&self) -> u32 {
+        match self {
+            Self::Memory(error) => error.code(),
+            Self::Device(error) => error.code(),
+            Self::NoMemory => 0x02,
+            Self::Shape(_)
+            | Self::OnDevice { .. }
+            | Self::Overlap
+            | Self::ReadOnly
+            | Self::Dtype { .. }
+            | Self::Length { .. }
+            | Self::Misaligned
+            | Self::Unlike { .. } => 0x12,
+        }
+    }
+}

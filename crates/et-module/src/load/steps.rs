@@ -221,7 +221,8 @@ impl Loader<'_> {
         let constant =
             (0..arguments.len()).all(|at| arguments[at] == result || context.is_constant(at));
         let read = arguments.iter().filter_map(|&value| self.table.meta(value));
-        let read: u64 = read.map(|meta| meta.nbytes() as u64).sum();
+        let sum = |sum: u64, meta: &TensorMeta| sum.saturating_add(meta.nbytes() as u64);
+        let read = read.fold(0, sum);
         if !constant || read > self.reading || !context.may_keep(nbytes) {
             return false;
         }

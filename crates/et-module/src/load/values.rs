@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use et_kernel::{EValue, NamedData, SharedBytes, Tensor, TensorMeta, ValueIndex};
+use et_kernel::{EValue, Kernel, NamedData, SharedBytes, Tensor, TensorMeta, ValueIndex};
 use et_schema::{InstructionView, PlanView, TensorView, ValueView};
 
 use super::Loader;
@@ -18,13 +18,22 @@ pub(super) enum ConstantKey {
     Named(String),
 }
 
-/// The values that instructions replace (rather than write through): targets of moves and results of operators.
-pub(super) fn written_values(plan: &PlanView<'_>) -> BTreeSet<u32> {
+/// The values that instructions replace (rather than write through): targets of moves and what operators and delegates may write.
+pub(super) fn written_values(plan: &PlanView<'_>, kernels: &[(Kernel, String)]) -> BTreeSet<u32> {
+    let writes_last = |op: u32| {
+        kernels
+            .get(op as usize)
+            .is_some_and(|(k, _)| k.writes_last())
+    };
     let mut written = BTreeSet::new();
     for instruction in plan.chains().flat_map(|chain| chain.instructions()) {
         match instruction {
-            InstructionView::Kernel { args, .. } => written.extend(args.iter().next_back()),
-            InstructionView::Delegate { args, .. } => written.extend(args.iter()),
+            InstructionView::Kernel { op, args } if writes_last(op) => {
+                written.extend(args.iter().next_back());
+            }
+            InstructionView::Kernel { args, .. } | InstructionView::Delegate { args, .. } => {
+                written.extend(args.iter())
+            }
             InstructionView::Move { to, .. } => {
                 written.insert(to);
             }

@@ -43,6 +43,8 @@ impl Method {
         let name = self.meta.name();
         let failed = |error: TableError| Error::from(error).at_value(value.0).in_method(name);
         let registry = &self.environment.devices;
+        // A view of the last run ends with the memory that it was of.
+        self.table.end_view_of(value).map_err(failed)?;
         self.table
             .allocate_missing(value, registry)
             .map_err(failed)?;

@@ -82,6 +82,10 @@ impl Method {
     }
 
     fn reset_values(&mut self) -> Result<(), Error> {
+        self.is_half_reset = true;
+        for input in &mut self.inputs {
+            input.is_set = false;
+        }
         self.table.end_views();
         self.table.zero_planned()?;
         if let Some(slots) = &mut self.initialised {
@@ -98,9 +102,7 @@ impl Method {
         for loaded in &mut self.steps.delegates {
             loaded.delegate.reset_state().map_err(ErrorKind::Kernel)?;
         }
-        for input in &mut self.inputs {
-            input.is_set = false;
-        }
+        self.is_half_reset = false;
         Ok(())
     }
 
@@ -124,7 +126,8 @@ impl Method {
         })
     }
 
-    /// Takes shared arenas, if they are elsewhere. State whose initial contents are not there yet gets these.
+    /// Takes shared arenas, if they are elsewhere. State whose initial contents are not there yet gets these. If that fails the arenas
+    /// must be taken away again, since the next attempt goes on from there.
     pub(crate) fn attach(&mut self, arenas: Arenas) -> Result<(), Error> {
         self.table.attach_memory(arenas.memory)?;
         self.initialised = Some(arenas.initialised);
