@@ -48,7 +48,13 @@ impl Case {
     fn all_in(dir: &Path) -> Vec<Self> {
         let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
         let mut cases: Vec<Self> = entries
-            .filter_map(|entry| Self::open(&entry.ok()?.path()))
+            .map(|entry| {
+                entry
+                    .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
+                    .path()
+            })
+            .filter(|path| path.is_dir())
+            .map(|path| Self::open(&path))
             .collect();
         cases.sort_by(|a, b| a.name.cmp(&b.name));
         assert!(!cases.is_empty(), "no case in {}", dir.display());
@@ -60,17 +66,20 @@ impl Case {
     /// # Panics
     /// If there is none of this name.
     pub fn fixture(name: &str) -> Self {
-        let dir = workspace().join("tests/fixtures").join(name);
-        Self::open(&dir).unwrap_or_else(|| panic!("no case {name}"))
+        Self::open(&workspace().join("tests/fixtures").join(name))
     }
 
-    fn open(dir: &Path) -> Option<Self> {
-        let text = std::fs::read(dir.join("meta.json")).ok()?;
-        Some(Self {
-            name: dir.file_name()?.to_str()?.to_owned(),
-            meta: serde_json::from_slice(&text).ok()?,
+    /// A case that is not whole must not go missing.
+    fn open(dir: &Path) -> Self {
+        let path = dir.join("meta.json");
+        let text = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let meta = serde_json::from_slice(&text);
+        let name = dir.file_name().expect("a case is a folder with a name");
+        Self {
+            name: name.to_string_lossy().into_owned(),
+            meta: meta.unwrap_or_else(|e| panic!("{}: {e}", path.display())),
             dir: dir.to_owned(),
-        })
+        }
     }
 
     /// The program file.

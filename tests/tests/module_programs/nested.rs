@@ -30,8 +30,7 @@ fn caller(program: &mut ProgramBuilder, name: &str, times: usize) -> MethodBuild
     let reference = program.inline_delegate_data(format!("key:{name}").as_bytes());
     let mut from = x;
     for _ in 0..times {
-        let delegate =
-            forward.delegate(NESTED, reference, &[("nested_in_named_data", b"1")]);
+        let delegate = forward.delegate(NESTED, reference, &[("nested_in_named_data", b"1")]);
         forward.delegate_call(delegate, &[from, out]);
         from = out;
     }
