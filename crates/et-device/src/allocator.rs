@@ -29,7 +29,8 @@ const STAGING: usize = 4096;
 ///
 /// # Sizes
 ///
-/// No method is called for 0 bytes: requests hold a non-zero size, and callers leave out empty copies. There is no
+/// No method is called for 0 bytes: requests hold a non-zero size, and callers leave out empty copies. Both sides of a copy are
+/// equally long, as the request's constructor saw to; whoever assigns to its fields afterwards vouches for that. There is no
 /// upper limit to alignments in this contract; an allocator that cannot satisfy one returns
 /// [`DeviceError::UnsupportedAlignment`].
 ///
@@ -39,14 +40,23 @@ const STAGING: usize = 4096;
 /// - a span from `allocate` is at least as long and as aligned as asked for, and overlaps no other live block;
 /// - it stays usable until it is given to `deallocate`, however long the allocator's other blocks live;
 /// - copies read and write the given bytes only, and `copy_device_to_host` writes all of `dst` or returns an error;
-/// - [`identity`](Self::identity) is the default, or that of the allocator that every call is passed on to.
+/// - [`identity`](Self::identity) is the default, and [`wrapped`](Self::wrapped) the same allocator whenever it is asked for, if any.
 pub unsafe trait DeviceAllocator: Send + Sync + 'static {
     /// The type of all devices that this allocator serves.
     fn device_type(&self) -> DeviceType;
 
+    /// The allocator whose blocks these are, if this one is a wrapper that hands them out as they are (to count or log calls, say).
+    /// Methods that a wrapper does not implement are then those of what it wraps, streams and waiting with them: only what it
+    /// watches has to be written down.
+    fn wrapped(&self) -> Option<&dyn DeviceAllocator> {
+        None
+    }
+
     /// Which allocator's blocks these are: equal addresses of equal identities are the same bytes, and those of others are not.
-    /// A wrapper that passes spans on as they are passes this on too.
     fn identity(&self) -> AllocatorIdentity {
+        if let Some(wrapped) = self.wrapped() {
+            return wrapped.identity();
+        }
         AllocatorIdentity {
             address: core::ptr::from_ref(self).addr(),
             // Allocators without fields may share an address.
@@ -104,6 +114,10 @@ pub unsafe trait DeviceAllocator: Send + Sync + 'static {
     /// # Safety
     /// As for the other copies, for both sides; the two sides do not overlap.
     unsafe fn copy_device_to_device(&self, copy: DeviceToDevice) -> Result<(), DeviceError> {
+        if let Some(wrapped) = self.wrapped() {
+            // SAFETY: the contract is the caller's.
+            return unsafe { wrapped.copy_device_to_device(copy) };
+        }
         let mut staging = [0; STAGING];
         for part in chunks(copy.dst.len()) {
             let (offset, bytes) = part.of(&mut staging);
@@ -134,6 +148,10 @@ pub unsafe trait DeviceAllocator: Send + Sync + 'static {
         value: u8,
         index: DeviceIndex,
     ) -> Result<(), DeviceError> {
+        if let Some(wrapped) = self.wrapped() {
+            // SAFETY: the contract is the caller's.
+            return unsafe { wrapped.fill(dst, value, index) };
+        }
         let mut staging = [value; STAGING];
         for part in chunks(dst.len()) {
             let (offset, bytes) = part.of(&mut staging);
@@ -149,6 +167,9 @@ pub unsafe trait DeviceAllocator: Send + Sync + 'static {
     /// # Errors
     /// [`DeviceError::Unsupported`] if the allocator cannot tell (the default), or the driver's.
     fn memory_info(&self, index: DeviceIndex) -> Result<MemoryInfo, DeviceError> {
+        if let Some(wrapped) = self.wrapped() {
+            return wrapped.memory_info(index);
+        }
         let _ = index;
         Err(self.unsupported("asking for free memory"))
     }
@@ -158,6 +179,9 @@ pub unsafe trait DeviceAllocator: Send + Sync + 'static {
     /// # Errors
     /// [`DeviceError::NoSuchDevice`], or the driver's. An error of `out` ends the text early.
     fn describe(&self, index: DeviceIndex, out: &mut dyn fmt::Write) -> Result<(), DeviceError> {
+        if let Some(wrapped) = self.wrapped() {
+            return wrapped.describe(index, out);
+        }
         let device = Device::new(self.device_type(), index);
         // A full buffer cuts the name short; that is no failure of the device.
         let _ = write!(out, "{device}");
@@ -169,6 +193,9 @@ pub unsafe trait DeviceAllocator: Send + Sync + 'static {
     /// # Errors
     /// A failure of the queued work, or the driver's.
     fn synchronize(&self, index: DeviceIndex) -> Result<(), DeviceError> {
+        if let Some(wrapped) = self.wrapped() {
+            return wrapped.synchronize(index);
+        }
         let _ = index;
         Ok(())
     }
@@ -185,6 +212,10 @@ pub unsafe trait DeviceAllocator: Send + Sync + 'static {
         index: DeviceIndex,
         stream: StreamHandle,
     ) -> Result<(), DeviceError> {
+        if let Some(wrapped) = self.wrapped() {
+            // SAFETY: the contract is the caller's.
+            return unsafe { wrapped.synchronize_stream(index, stream) };
+        }
         let _ = stream;
         self.synchronize(index)
     }
@@ -201,6 +232,10 @@ pub unsafe trait DeviceAllocator: Send + Sync + 'static {
         request: &AllocationRequest,
         stream: StreamHandle,
     ) -> Result<DeviceSpan, DeviceError> {
+        if let Some(wrapped) = self.wrapped() {
+            // SAFETY: the contract is the caller's.
+            return unsafe { wrapped.allocate_on(request, stream) };
+        }
         let _ = stream;
         self.allocate(request)
     }
@@ -218,6 +253,10 @@ pub unsafe trait DeviceAllocator: Send + Sync + 'static {
         index: DeviceIndex,
         stream: StreamHandle,
     ) -> Result<(), DeviceError> {
+        if let Some(wrapped) = self.wrapped() {
+            // SAFETY: the contract is the caller's.
+            return unsafe { wrapped.deallocate_on(block, index, stream) };
+        }
         // SAFETY: the caller vouches for the stream.
         unsafe { self.synchronize_stream(index, stream)? };
         // SAFETY: the caller vouches for the block, and the work that used it is done now.
@@ -237,6 +276,10 @@ pub unsafe trait DeviceAllocator: Send + Sync + 'static {
         copy: HostToDevice<'_>,
         stream: StreamHandle,
     ) -> Result<(), DeviceError> {
+        if let Some(wrapped) = self.wrapped() {
+            // SAFETY: the contract is the caller's.
+            return unsafe { wrapped.copy_host_to_device_on(copy, stream) };
+        }
         // SAFETY: the caller vouches for the stream.
         unsafe { self.synchronize_stream(copy.index, stream)? };
         // SAFETY: the caller vouches for the copy.
@@ -256,6 +299,10 @@ pub unsafe trait DeviceAllocator: Send + Sync + 'static {
         copy: DeviceToHost<'_>,
         stream: StreamHandle,
     ) -> Result<(), DeviceError> {
+        if let Some(wrapped) = self.wrapped() {
+            // SAFETY: the contract is the caller's.
+            return unsafe { wrapped.copy_device_to_host_on(copy, stream) };
+        }
         // SAFETY: the caller vouches for the stream.
         unsafe { self.synchronize_stream(copy.index, stream)? };
         // SAFETY: the caller vouches for the copy.
@@ -274,6 +321,10 @@ pub unsafe trait DeviceAllocator: Send + Sync + 'static {
         copy: DeviceToDevice,
         stream: StreamHandle,
     ) -> Result<(), DeviceError> {
+        if let Some(wrapped) = self.wrapped() {
+            // SAFETY: the contract is the caller's.
+            return unsafe { wrapped.copy_device_to_device_on(copy, stream) };
+        }
         // SAFETY: the caller vouches for the stream.
         unsafe { self.synchronize_stream(copy.src_index, stream)? };
         // SAFETY: the caller vouches for the copy.

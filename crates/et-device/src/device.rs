@@ -104,10 +104,14 @@ impl DeviceIndex {
     ///
     /// # Errors
     /// [`InvalidDevice::Index`] above 127.
+    #[expect(
+        clippy::as_conversions,
+        reason = "an i16 holds every u8, and `From` is not const"
+    )]
     pub const fn new(index: u8) -> Result<Self, InvalidDevice> {
         if index > Self::MAX.0 {
             return Err(InvalidDevice::Index {
-                found: index.cast_signed(),
+                found: index as i16,
             });
         }
         Ok(Self(index))
@@ -117,9 +121,13 @@ impl DeviceIndex {
     ///
     /// # Errors
     /// [`InvalidDevice::Index`] if `raw` is negative.
+    #[expect(
+        clippy::as_conversions,
+        reason = "an i16 holds every i8, and `From` is not const"
+    )]
     pub const fn from_raw(raw: i8) -> Result<Self, InvalidDevice> {
         if raw < 0 {
-            return Err(InvalidDevice::Index { found: raw });
+            return Err(InvalidDevice::Index { found: raw as i16 });
         }
         Ok(Self(raw.unsigned_abs()))
     }
@@ -277,7 +285,7 @@ pub enum InvalidDevice {
     #[error("invalid device index {found}: expected 0 to 127")]
     Index {
         /// The number.
-        found: i8,
+        found: i16,
     },
 }
 
@@ -366,7 +374,7 @@ mod tests {
         );
         assert_eq!(
             DeviceIndex::new(200),
-            Err(InvalidDevice::Index { found: -56 })
+            Err(InvalidDevice::Index { found: 200 })
         );
         assert_eq!(DeviceIndex::default(), DeviceIndex::ZERO);
     }

@@ -70,6 +70,10 @@ impl<'a> KernelContext<'a> {
     /// What `prepare` made for this instruction, if that is a `T`. Can be taken once per call.
     #[inline]
     pub fn take_state<T: 'static>(&mut self) -> Option<&'a mut T> {
+        // Of another type it stays where it is.
+        if !self.call.state.as_ref()?.is::<T>() {
+            return None;
+        }
         self.call.state.take()?.downcast_mut()
     }
 

@@ -52,7 +52,8 @@ impl Environment {
         self
     }
 
-    /// The same with other kernels.
+    /// The same with other kernels instead of those it has: to add some, register them with a
+    /// [`KernelRegistry::linked`], which has those of all linked crates.
     #[must_use]
     pub fn with_kernels(mut self, kernels: KernelRegistry) -> Self {
         self.kernels = Arc::new(kernels);

@@ -115,6 +115,7 @@ impl Budget {
     /// Allows `nbytes` bytes on `device`. Devices that are never mentioned have no limit.
     #[must_use]
     pub fn limit(mut self, device: Device, nbytes: u64) -> Self {
+        let device = one_host(device);
         self.0.retain(|(known, _)| *known != device);
         self.0.push((device, nbytes));
         self
@@ -133,6 +134,7 @@ impl Budget {
 
     /// How many bytes may be used on `device`; `None` without a limit.
     pub fn limit_on(&self, device: Device) -> Option<u64> {
+        let device = one_host(device);
         let known = self.0.iter().find(|(known, _)| *known == device);
         known.map(|&(_, nbytes)| nbytes)
     }
@@ -155,6 +157,11 @@ impl Budget {
         }
         Ok(())
     }
+}
+
+/// Host memory is one, whatever index names it.
+const fn one_host(device: Device) -> Device {
+    if device.is_cpu() { Device::CPU } else { device }
 }
 
 #[cfg(test)]
@@ -255,6 +262,20 @@ mod tests {
             budget.check(&plan(&[(20, cuda(0)), (31, cuda(0))])),
             Err(error)
         );
+    }
+
+    #[test]
+    fn a_limit_on_the_host_is_one_whatever_its_index() {
+        let third = Device::new(
+            et_device::DeviceType::CPU,
+            et_device::DeviceIndex::new(3).unwrap(),
+        );
+        let budget = Budget::unlimited().limit(third, 5);
+        assert_eq!(
+            (budget.limit_on(Device::CPU), budget.limit_on(third)),
+            (Some(5), Some(5))
+        );
+        assert!(budget.check(&plan(&[(6, Device::CPU)])).is_err());
     }
 
     proptest! {

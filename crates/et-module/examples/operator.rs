@@ -39,7 +39,7 @@ fn run(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // A crate of operators offers them by being linked instead: `et_kernel::link_kernels!("my-crate", &[SOFTSIGN]);`.
-    let mut kernels = KernelRegistry::new();
+    let mut kernels = KernelRegistry::linked()?;
     kernels.register(SOFTSIGN, "my-crate")?;
     let environment = Environment::linked()?.with_kernels(kernels);
 

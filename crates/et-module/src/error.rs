@@ -17,10 +17,11 @@ use et_schema::{ContainerError, OutOfMemory, ReadError, SourceError};
 ///
 /// The text names the place (file, method, instruction) and the problem; [`source`](StdError::source) is the cause behind
 /// that, if there is one. [`id`](Error::id) is stable; [`code`](Error::code) is the C++ runtime's number.
-#[derive(Debug)]
+///
+/// Its `Debug` form is the text with all causes, since that is what `fn main() -> Result<(), _>` prints; what it is made of is in
+/// [`kind`](Error::kind) and [`place`](Error::place).
 pub struct Error(Box<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     kind: ErrorKind,
     place: Place,
@@ -166,6 +167,14 @@ pub enum ErrorKind {
         /// Why.
         source: TensorError,
     },
+    /// An output could not be copied.
+    #[error("output {index} cannot be copied")]
+    Output {
+        /// Which output.
+        index: usize,
+        /// Why.
+        source: TensorError,
+    },
     /// Inputs were never set.
     #[error("{} not set: {missing:?}", count(missing.len(), "input was", "inputs were"))]
     InputsMissing {
@@ -251,6 +260,22 @@ impl From<ErrorKind> for Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        let (mut last, mut next) = (self.to_string(), self.source());
+        while let Some(cause) = next {
+            let text = cause.to_string();
+            // Some errors have their cause in their text already.
+            if !last.ends_with(&text) {
+                write!(f, ": {text}")?;
+            }
+            (last, next) = (text, cause.source());
+        }
+        Ok(())
+    }
+}
+
 impl Error {
     /// What went wrong.
     pub fn kind(&self) -> &ErrorKind {
@@ -302,7 +327,7 @@ impl Error {
             ErrorKind::NoSuchInput { .. } => "module.no-such-input",
             ErrorKind::NoSuchOutput { .. } => "module.no-such-output",
             ErrorKind::WrongInput { .. } => "module.wrong-input",
-            ErrorKind::Input { source, .. } => source.id(),
+            ErrorKind::Input { source, .. } | ErrorKind::Output { source, .. } => source.id(),
             ErrorKind::InputsMissing { .. } => "module.inputs-missing",
             ErrorKind::InProgress => "module.in-progress",
             ErrorKind::HalfReset => "module.half-reset",
@@ -337,7 +362,9 @@ impl Error {
             ErrorKind::Device(error) => error.code(),
             ErrorKind::Kernel(error) => error.code(),
             ErrorKind::NotSupported { .. } => 0x10,
-            ErrorKind::Value(error) | ErrorKind::Input { source: error, .. } => error.code(),
+            ErrorKind::Value(error)
+            | ErrorKind::Input { source: error, .. }
+            | ErrorKind::Output { source: error, .. } => error.code(),
             ErrorKind::Table(error) => error.code(),
             ErrorKind::InProgress | ErrorKind::HalfReset => 0x02,
             ErrorKind::AlreadyLoaded => 0x04,
@@ -363,7 +390,9 @@ impl Error {
         match &self.0.kind {
             ErrorKind::Device(error) => Some(error),
             ErrorKind::Memory(error) => of_memory(error),
-            ErrorKind::Value(error) | ErrorKind::Input { source: error, .. } => of_tensor(error),
+            ErrorKind::Value(error)
+            | ErrorKind::Input { source: error, .. }
+            | ErrorKind::Output { source: error, .. } => of_tensor(error),
             ErrorKind::Kernel(error) => of_kernel(error),
             ErrorKind::Table(error) => of_table(error),
             ErrorKind::Backend(BackendError::Other(cause)) => of_any(&**cause),
@@ -376,7 +405,9 @@ impl Error {
         use out_of_memory::{any, kernel, memory, read, table, tensor};
         match &self.0.kind {
             ErrorKind::Memory(error) => memory(error),
-            ErrorKind::Value(error) | ErrorKind::Input { source: error, .. } => tensor(error),
+            ErrorKind::Value(error)
+            | ErrorKind::Input { source: error, .. }
+            | ErrorKind::Output { source: error, .. } => tensor(error),
             ErrorKind::Kernel(error) => kernel(error),
             ErrorKind::Table(error) => table(error),
             ErrorKind::Backend(BackendError::Other(cause)) => any(&**cause),

@@ -8,7 +8,7 @@ mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use et_device::Device;
+use et_device::{Device, DeviceError};
 use et_kernel::{
     Backend, EValue, Environment, Event, Kernel, Limits, NamedData, SizeLimits, ValueIndex,
     ValueTable,
@@ -248,6 +248,7 @@ fn planned_memory(
     let map = &environment.device_map;
     let plan = meta.memory_plan(map)?;
     let unplanned = meta.unplanned_memory(map)?;
+    expect_devices(environment, &unplanned)?;
     if let Some(shared) = arenas {
         shared.memory.check(&plan)?;
         budget.check(&unplanned)?;
@@ -268,6 +269,26 @@ fn planned_memory(
     budget.check(&MemoryPlan::new(parts))?;
     let planned = PlannedMemory::allocate(&plan, &environment.devices, budget)?;
     Ok((planned, None))
+}
+
+/// Memory that is not allocated now will be later, by devices that must be there.
+fn expect_devices(environment: &Environment, plan: &MemoryPlan) -> Result<(), Error> {
+    for (device, nbytes) in plan.needed_per_device() {
+        if device.is_cpu() || nbytes == 0 {
+            continue;
+        }
+        let allocator = environment.devices.require(device)?;
+        let count = allocator.device_count()?;
+        if u32::from(device.index().get()) >= count {
+            return Err(DeviceError::NoSuchDevice {
+                device_type: device.device_type(),
+                index: device.index(),
+                count,
+            }
+            .into());
+        }
+    }
+    Ok(())
 }
 
 /// A method that is being loaded.

@@ -35,6 +35,14 @@ impl Value {
         }
     }
 
+    /// The tensor, if this is one, to change it.
+    pub const fn as_tensor_mut(&mut self) -> Option<&mut Tensor> {
+        match self {
+            Self::Tensor(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
     /// The number or truth value, if this is one.
     pub const fn as_scalar(&self) -> Option<Scalar> {
         match *self {

@@ -321,6 +321,12 @@ unsafe impl DeviceAllocator for SimAllocator {
 
     unsafe fn copy_device_to_device(&self, copy: DeviceToDevice) -> Result<(), DeviceError> {
         let (src, dst, nbytes) = (copy.src_index, copy.dst_index, copy.dst.len());
+        assert!(
+            src != dst || !copy.src.overlaps(copy.dst),
+            "the caller vouched that {:?} and {:?} do not overlap",
+            copy.src,
+            copy.dst
+        );
         let mut state = self.begin(Operation::DeviceToDevice, src)?;
         // Through a block that is kept, so that repeated copies allocate nothing.
         let mut staging = std::mem::take(&mut state.staging);

@@ -4,9 +4,8 @@ use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use et_device::{
-    AllocationRequest, AllocatorHandle, AllocatorIdentity, DeviceAllocator, DeviceError,
-    DeviceIndex, DeviceSpan, DeviceToDevice, DeviceToHost, DeviceType, HostToDevice, MemoryInfo,
-    StreamHandle,
+    AllocationRequest, AllocatorHandle, DeviceAllocator, DeviceError, DeviceIndex, DeviceSpan,
+    DeviceToDevice, DeviceToHost, DeviceType, HostToDevice, StreamHandle,
 };
 
 use crate::TraceEvent;
@@ -110,14 +109,14 @@ const fn moved(copy: &DeviceToDevice) -> TraceEvent {
     }
 }
 
-// SAFETY: every method is the wrapped allocator's, which keeps the contract; the log touches no memory of devices.
+// SAFETY: every method is the wrapped allocator's, which keeps the contract and is the same for good; the log touches no memory of devices.
 unsafe impl DeviceAllocator for RecordingAllocator {
     fn device_type(&self) -> DeviceType {
         self.inner.device_type()
     }
 
-    fn identity(&self) -> AllocatorIdentity {
-        self.inner.identity()
+    fn wrapped(&self) -> Option<&dyn DeviceAllocator> {
+        Some(&*self.inner)
     }
 
     fn device_count(&self) -> Result<u32, DeviceError> {
@@ -165,27 +164,6 @@ unsafe impl DeviceAllocator for RecordingAllocator {
         // SAFETY: the contract is the caller's.
         let done = unsafe { self.inner.fill(dst, value, index) };
         self.note(TraceEvent::Fill { index, nbytes }, done)
-    }
-
-    fn memory_info(&self, index: DeviceIndex) -> Result<MemoryInfo, DeviceError> {
-        self.inner.memory_info(index)
-    }
-
-    fn describe(&self, index: DeviceIndex, out: &mut dyn fmt::Write) -> Result<(), DeviceError> {
-        self.inner.describe(index, out)
-    }
-
-    fn synchronize(&self, index: DeviceIndex) -> Result<(), DeviceError> {
-        self.inner.synchronize(index)
-    }
-
-    unsafe fn synchronize_stream(
-        &self,
-        index: DeviceIndex,
-        stream: StreamHandle,
-    ) -> Result<(), DeviceError> {
-        // SAFETY: the contract is the caller's.
-        unsafe { self.inner.synchronize_stream(index, stream) }
     }
 
     unsafe fn allocate_on(

@@ -97,3 +97,40 @@ fn j_05_refusals_are_for_the_caller_and_leave_the_method_as_it_was() {
     method.execute().unwrap();
     assert_eq!(run.difference(&[method.output_to_host(0).unwrap()]), None);
 }
+
+#[test]
+fn a_device_that_is_not_there_is_missed_when_a_method_is_loaded() {
+    let simulation = Simulation::new();
+    let none = et_device::DeviceAllocatorRegistry::new();
+    let bare = simulation.environment.clone().with_devices(none);
+    let third = device_map(&[(cuda(0), cuda(3))]);
+    let third = simulation.environment.clone().with_device_map(third);
+    for (environment, id) in [
+        (&bare, "device.no-allocator"),
+        (&third, "device.no-such-device"),
+    ] {
+        // The one plans memory on the device, the other has only tensors there that it makes later.
+        for name in ["dev_single_add", "dev_lm_resident"] {
+            let program = Program::open(Case::fixture(name).path()).unwrap();
+            let method = program.method_names().next().unwrap().to_owned();
+            let error = program.load_method(&method, environment).unwrap_err();
+            assert_eq!(error.id(), id, "{name}: {error:?}");
+        }
+    }
+    simulation.expect_empty();
+}
+
+#[test]
+fn the_debug_form_of_an_error_is_the_text_with_its_causes() {
+    let simulation = Simulation::new();
+    let program = Program::open(Case::fixture("dev_lm_resident").path()).unwrap();
+    let method = program.method_names().next().unwrap().to_owned();
+    let method = program
+        .load_method(&method, &simulation.environment)
+        .unwrap();
+    let error = method.output_to_host(0).unwrap_err();
+    let shown = format!("{error:?}");
+    assert!(shown.contains("output 0 cannot be copied"), "{shown}");
+    assert!(shown.ends_with(": the tensor has no memory"), "{shown}");
+    assert_eq!(error.code(), 0x02);
+}

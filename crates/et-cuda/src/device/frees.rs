@@ -117,8 +117,8 @@ impl DeviceState {
     unsafe fn free_at_once(&self, current: &Current<'_>, block: &Block) -> Result<(), DeviceError> {
         let mut uses = block.uses.iter();
         uses.try_for_each(|event| event.wait(current))
+            .and_then(|()| current.synchronize())
             .inspect_err(|_| self.deferred.keep(block.clone()))?;
-        current.synchronize()?;
         // SAFETY: by this function's contract; no work is left that could use it.
         unsafe { current.free(block.driver_address) }
     }

@@ -27,7 +27,7 @@ impl Method {
     /// is done.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchOutput`], or the device's.
+    /// [`ErrorKind::NoSuchOutput`]; [`ErrorKind::Output`] if it has no memory, as before the first run, or the device fails.
     pub fn output_to_host(&self, index: usize) -> Result<Value, Error> {
         self.copy_output(index, |tensor| tensor.to_host())
     }
@@ -49,7 +49,7 @@ impl Method {
     ) -> Result<Value, Error> {
         Ok(match self.output(index)? {
             EValue::Tensor(tensor) => {
-                let copied = copy(tensor).map_err(|error| self.output_error(index, error.into()));
+                let copied = copy(tensor).map_err(|error| self.output_error(index, error));
                 Value::Tensor(copied?)
             }
             EValue::None => Value::None,
@@ -70,15 +70,17 @@ impl Method {
     /// memory. For a tensor on the host the run's work is done behind it.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchOutput`]; [`ErrorKind::Value`] if the output is another type of tensor or larger than `tensor` may
+    /// [`ErrorKind::NoSuchOutput`]; [`ErrorKind::Output`] if the output has no memory yet, is another type of tensor or larger than `tensor` may
     /// become, which is as before then; or the device's.
     pub fn output_into(&self, index: usize, tensor: &mut Tensor) -> Result<(), Error> {
         let output = self.output_tensor(index)?;
         let copied = tensor.copy_from(output);
-        copied.map_err(|error| self.output_error(index, error.into()))
+        copied.map_err(|error| self.output_error(index, error))
     }
 
-    fn output_error(&self, index: usize, error: Error) -> Error {
+    fn output_error(&self, index: usize, error: TensorError) -> Error {
+        let source = error;
+        let error = Error::from(ErrorKind::Output { index, source });
         let error = match self.outputs.get(index) {
             Some(value) => error.at_value(value.0),
             None => error,
