@@ -265,7 +265,7 @@ pub(crate) struct PlanArgs {
     pub(crate) compact: bool,
     /// The alignment of new places, a power of two of at least 16 [default: that of the places before]
     #[arg(long, value_name = "BYTES", value_parser = options::parse_alignment)]
-    pub(crate) alignment: Option<u64>,
+    pub(crate) alignment: Option<et_planner::Alignment>,
     /// Accept a plan in which live values overwrite each other, and write one in which they do not
     #[arg(long)]
     pub(crate) repair: bool,

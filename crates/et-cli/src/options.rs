@@ -1,6 +1,7 @@
 //! Options whose text has a form of its own: devices, maps, tolerances.
 
 use et_device::{Device, DeviceMap, DeviceType};
+use et_planner::Alignment;
 use et_schema::ScalarType;
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -147,10 +148,10 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// An alignment of places in a planned buffer.
-pub(crate) fn parse_alignment(text: &str) -> Result<u64, String> {
-    let alignment = text.parse().ok();
+pub(crate) fn parse_alignment(text: &str) -> Result<Alignment, String> {
+    let alignment = text.parse().ok().filter(|&nbytes| nbytes <= 4096);
     alignment
-        .filter(|alignment: &u64| alignment.is_power_of_two() && (16..=4096).contains(alignment))
+        .and_then(|nbytes| Alignment::new(nbytes).ok())
         .ok_or_else(|| format!("`{text}` is no power of two from 16 to 4096"))
 }
 
@@ -288,7 +289,7 @@ mod tests {
         for text in ["", "0", "-1", "nan", "inf", "1s"] {
             assert!(parse_seconds(text).is_err(), "{text}");
         }
-        assert_eq!(parse_alignment("64"), Ok(64));
+        assert_eq!(parse_alignment("64").map(Alignment::get), Ok(64));
         for text in ["0", "8", "48", "8192", "-16", "x"] {
             assert!(parse_alignment(text).is_err(), "{text}");
         }

@@ -111,7 +111,7 @@ fn strip(method: &mut ExecutionPlan) {
     }
     let mut end = 0;
     for tensor in method.values.iter_mut().filter_map(Slot::as_tensor_mut) {
-        tensor.set_device(0, 0);
+        tensor.set_device(et_schema::DeviceTag::CPU);
         if tensor.allocation_info.is_some() {
             *tensor = tensor.clone().planned(1, end);
             end += tensor.nbytes().unwrap().next_multiple_of(16);

@@ -3,10 +3,9 @@
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 use std::error::Error;
-use std::ops::ControlFlow;
 
 use et_planner::analysis::{Analysis, Hints};
-use et_planner::compact::{CompactOptions, compact};
+use et_planner::compact::{CompactOptions, SharedBuffers, compact_method};
 use et_schema::VerifiedProgram;
 use et_schema::owned::{ExecutionPlan, Program};
 
@@ -20,14 +19,15 @@ fn main() -> Result<(), Box<dyn Error>> {
                 continue;
             }
         };
+        let shared = SharedBuffers::of(&program);
         for method in &program.execution_plan {
-            audit(&path, method)?;
+            audit(&path, method, &shared)?;
         }
     }
     Ok(())
 }
 
-fn audit(path: &str, method: &ExecutionPlan) -> Result<(), Box<dyn Error>> {
+fn audit(path: &str, method: &ExecutionPlan, shared: &SharedBuffers) -> Result<(), Box<dyn Error>> {
     let analysis = Analysis::new(method, &Hints::default())?;
     let findings = analysis.audit()?.findings;
     let guesses = analysis.steps().iter().filter(|step| step.is_guess).count();
@@ -43,11 +43,7 @@ fn audit(path: &str, method: &ExecutionPlan) -> Result<(), Box<dyn Error>> {
     }
     let mut planned = method.clone();
     let options = CompactOptions::default();
-    match compact(
-        &mut planned,
-        &options,
-        &mut |_, _| ControlFlow::Continue(()),
-    ) {
+    match compact_method(&mut planned, shared, &options) {
         Ok(report) => report
             .buffers
             .iter()

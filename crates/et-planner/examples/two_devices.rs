@@ -16,10 +16,8 @@ use et_schema::{ScalarType, VerifiedProgram};
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let mut file = cpu_program()?;
 
-    let options = ProgramOptions {
-        default: on_two_devices()?,
-        ..ProgramOptions::default()
-    };
+    let mut options = ProgramOptions::default();
+    options.default = on_two_devices()?;
     let reports = propagate(&mut file.program, &options)?;
     for report in &reports {
         println!("{}", report.name);

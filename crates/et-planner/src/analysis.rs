@@ -43,8 +43,10 @@ use crate::placement::Lifetime;
 
 /// What a caller knows about delegates and a file does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Hints {
-    /// For a delegate of the method, how many of a call's tensor arguments are inputs; the others are outputs.
+    /// For a delegate of the method, how many of a call's tensor arguments are inputs; the others are outputs, of which
+    /// every call has at least one.
     pub delegate_inputs: std::collections::BTreeMap<u32, usize>,
 }
 
@@ -87,8 +89,8 @@ impl<'a> Analysis<'a> {
     ///
     /// # Errors
     ///
-    /// [`AnalysisError`] for indices that name nothing, sizes that no memory has, more than one chain, and methods whose
-    /// analysis would take too long or too much memory.
+    /// [`AnalysisError`] for indices that name nothing, sizes that no memory has, more than one chain, hints that do not fit
+    /// the method, and methods whose analysis would take too long or too much memory.
     pub fn new(plan: &'a ExecutionPlan, hints: &Hints) -> Result<Self, AnalysisError> {
         expect_manageable(plan)?;
         let work = Work::new();
@@ -237,17 +239,29 @@ impl<'a> Analysis<'a> {
 
     /// The values whose bytes `value` shows, if it is a view that no instruction makes: the ones that may have
     /// written them. Itself for every other value.
+    ///
+    /// # Panics
+    ///
+    /// If the method has no such value.
     pub fn bases(&self, value: ValueIndex) -> Vec<ValueIndex> {
         let bases = self.aliases.canon(value.get());
         bases.iter().map(|&base| ValueIndex::new(base)).collect()
     }
 
     /// A number that is the same for two values exactly if they must keep their places relative to each other.
+    ///
+    /// # Panics
+    ///
+    /// If the method has no such value.
     pub fn group(&self, value: ValueIndex) -> ValueIndex {
         ValueIndex::new(self.aliases.group(value.get()))
     }
 
     /// Whether the bytes of `value` outlive a run: state that is there before the first instruction.
+    ///
+    /// # Panics
+    ///
+    /// If the method has no such value.
     pub fn is_persistent(&self, value: ValueIndex) -> bool {
         self.liveness.persistent.contains(value.get())
     }

@@ -3,28 +3,19 @@
 mod in_place;
 mod order;
 mod pool;
+mod shared;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use et_schema::owned::{AllocationDetails, ExecutionPlan, Program, Value};
+use et_schema::owned::{ExecutionPlan, Program};
 use thiserror::Error;
 
 use self::pool::Pool;
+pub use self::shared::SharedBuffers;
+use crate::Alignment;
 use crate::analysis::{Analysis, AnalysisError, Finding, Hints, ValueIndex};
-use crate::placement::{GreedyError, InstanceError, Limits, PlanError, Progress, Stop};
-
-/// How to find new places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// Nothing shares bytes.
-    Naive,
-    /// As the reference's exporter places.
-    Greedy,
-    /// By search, with a proof or the gap.
-    Optimal,
-}
+use crate::placement::{Algorithm, GreedyError, InstanceError, Limits, PlanError, Progress, Stop};
 
 /// What may change, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +26,7 @@ pub struct CompactOptions {
     /// How long each buffer may take.
     pub limits: Limits,
     /// The alignment of all places; that of the old ones where not given.
-    pub alignment: Option<u64>,
+    pub alignment: Option<Alignment>,
     /// Accept a plan in which live values clobber each other, and make one in which they do not, even if that is
     /// larger.
     pub repair: bool,
@@ -46,7 +37,7 @@ pub struct CompactOptions {
     pub in_place: bool,
     /// Keep the bytes of inputs to the end of a run, for callers that run again without setting them.
     pub preserve_inputs: bool,
-    /// Planned buffers, as numbered in the file, that stay as they are.
+    /// Planned buffers, as numbered in the file, that stay as they are beside those that methods share.
     pub frozen: BTreeSet<u32>,
     /// What is known about delegates.
     pub hints: Hints,
@@ -136,8 +127,16 @@ pub enum CompactError {
     #[error("the method cannot be analysed")]
     Analysis(#[from] AnalysisError),
     /// Its own plan lets live values clobber each other.
-    #[error("{} pairs of live values share bytes in this plan, the first: {}", .0.len(), .0[0])]
+    #[error("{} pairs of live values share bytes in this plan{}", .0.len(), the_first(.0))]
     Corrupt(Vec<Finding>),
+    /// Live values clobber each other in a buffer that must stay as it is.
+    #[error("buffer {memory_id} must stay as it is, so it cannot be repaired: {clobber}")]
+    CannotRepair {
+        /// The buffer.
+        memory_id: u32,
+        /// What is wrong with it.
+        clobber: Finding,
+    },
     /// A buffer whose values make no placement problem.
     #[error("buffer {memory_id} cannot be planned")]
     Instance {
@@ -180,7 +179,77 @@ pub enum CompactError {
     },
 }
 
-/// Plans all buffers of a method anew. `listener` hears of the search, with the buffer's number.
+fn the_first(findings: &[Finding]) -> String {
+    let first = findings.first();
+    first.map_or_else(String::new, |first| format!(", the first: {first}"))
+}
+
+impl CompactError {
+    /// Whether it tells of a fault of this crate rather than of the method.
+    pub fn is_fault(&self) -> bool {
+        matches!(
+            self,
+            Self::Invalid { .. } | Self::Ambiguous | Self::Clobbers(_)
+        )
+    }
+}
+
+/// Why a program was not planned anew.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("method `{method}`")]
+#[non_exhaustive]
+pub struct CompactProgramError {
+    /// The method at fault.
+    pub method: String,
+    /// What is wrong with it.
+    pub source: CompactError,
+}
+
+/// Plans all buffers of all methods anew, but for those in which methods share state.
+///
+/// # Errors
+///
+/// [`CompactProgramError`] for the first method that cannot be planned; the program is then as it was.
+///
+/// ```
+/// use et_planner::compact::{CompactOptions, compact_program};
+/// use et_schema::builder::MethodBuilder;
+/// use et_schema::owned::{Program, Tensor};
+/// use et_schema::ScalarType;
+///
+/// let mut method = MethodBuilder::new("forward");
+/// let memory = method.buffer(128);
+/// let at = |offset| Tensor::new(ScalarType::Float, &[8]).planned(memory, offset);
+/// let x = method.input(at(0));
+/// let between = method.tensor(at(32));
+/// let y = method.output(at(64));
+/// method.kernel("aten::relu.out", &[x, between, between]);
+/// method.kernel("aten::relu.out", &[between, y, y]);
+/// let mut program = Program { execution_plan: vec![method.finish()], ..Program::default() };
+///
+/// let reports = compact_program(&mut program, &CompactOptions::default())?;
+/// assert_eq!(reports[0].buffers[0].nbytes_after, 96);
+/// # Ok::<(), et_planner::compact::CompactProgramError>(())
+/// ```
+pub fn compact_program(
+    program: &mut Program,
+    options: &CompactOptions,
+) -> Result<Vec<CompactReport>, CompactProgramError> {
+    let shared = SharedBuffers::of(program);
+    let mut methods = program.execution_plan.clone();
+    let reports = methods.iter_mut().map(|method| {
+        let report = compact_method(method, &shared, options);
+        report.map_err(|source| CompactProgramError {
+            method: method.name.clone(),
+            source,
+        })
+    });
+    let reports = reports.collect::<Result<_, _>>()?;
+    program.execution_plan = methods;
+    Ok(reports)
+}
+
+/// Plans all buffers of one method anew, but for those that it shares with others.
 ///
 /// Values keep their buffers; state that outlives a run keeps its place; what shows another's bytes keeps its place
 /// relative to it. A buffer that would become larger keeps its old plan, unless `repair` asks for a right one.
@@ -188,30 +257,76 @@ pub enum CompactError {
 /// # Errors
 ///
 /// [`CompactError`]; the method is then as it was.
-pub fn compact(
+pub fn compact_method(
     method: &mut ExecutionPlan,
+    shared: &SharedBuffers,
+    options: &CompactOptions,
+) -> Result<CompactReport, CompactError> {
+    let mut listener = |_, _| ControlFlow::Continue(());
+    compact_method_with(method, shared, options, &mut listener)
+}
+
+/// As [`compact_method`]. `listener` hears of each search, with the buffer's number, and may end it.
+///
+/// # Errors
+///
+/// [`CompactError`]; the method is then as it was.
+pub fn compact_method_with(
+    method: &mut ExecutionPlan,
+    shared: &SharedBuffers,
     options: &CompactOptions,
     listener: Listener<'_>,
 ) -> Result<CompactReport, CompactError> {
-    let (planned, report) = {
-        let analysis = Analysis::new(method, &options.hints)?;
-        let audit = analysis.audit()?;
-        let clobbers: Vec<Finding> = audit.clobbers().cloned().collect();
-        if !clobbers.is_empty() && !options.repair {
-            return Err(CompactError::Corrupt(clobbers));
-        }
-        let must_move = |pool: &Pool| {
-            audit.has_more_clobbers || clobbers.iter().any(|finding| pool.has_part_in(finding))
-        };
-        let mut best = plan_all(method, &analysis, options, &must_move, listener)?;
-        check(&best.0, &analysis, options)?;
-        if options.reorder {
-            best = reordered(&analysis, best, options, listener)?;
-        }
-        best
-    };
+    let mut options = options.clone();
+    options.frozen.extend(shared.iter());
+    let (planned, report) = planned(method, &options, listener)?;
     *method = planned;
     Ok(report)
+}
+
+fn planned(
+    method: &ExecutionPlan,
+    options: &CompactOptions,
+    listener: Listener<'_>,
+) -> Result<Planned, CompactError> {
+    let analysis = Analysis::new(method, &options.hints)?;
+    let audit = analysis.audit()?;
+    let clobbers: Vec<Finding> = audit.clobbers().cloned().collect();
+    if !clobbers.is_empty() && !options.repair {
+        return Err(CompactError::Corrupt(clobbers));
+    }
+    for clobber in &clobbers {
+        expect_to_move(method, clobber, options)?;
+    }
+    let must_move = |pool: &Pool| {
+        audit.has_more_clobbers || clobbers.iter().any(|finding| pool.has_part_in(finding))
+    };
+    let best = plan_all(method, &analysis, options, &must_move, listener)?;
+    check(&best.0, &analysis, options)?;
+    match options.reorder {
+        true => reordered(&analysis, best, options, listener),
+        false => Ok(best),
+    }
+}
+
+/// Refuses to repair what must stay where it is.
+fn expect_to_move(
+    method: &ExecutionPlan,
+    clobber: &Finding,
+    options: &CompactOptions,
+) -> Result<(), CompactError> {
+    let Finding::Clobber { first, .. } = clobber else {
+        return Ok(());
+    };
+    let tensor = method.values[first.get()].as_tensor();
+    let place = tensor.and_then(|tensor| tensor.allocation_info);
+    match place.filter(|place| options.frozen.contains(&place.memory_id)) {
+        Some(place) => Err(CompactError::CannotRepair {
+            memory_id: place.memory_id,
+            clobber: clobber.clone(),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Who hears of a search, with the number of the buffer.
@@ -253,6 +368,8 @@ fn check(
     let anew = Analysis::new(planned, &options.hints)?;
     for audit in [known.audit()?, anew.audit()?] {
         if let Some(finding) = audit.clobbers().next() {
+            // Where an audit cut its list, the method before may have had it.
+            expect_to_move(planned, finding, options)?;
             return Err(CompactError::Clobbers(finding.clone()));
         }
     }
@@ -294,44 +411,6 @@ fn reordered(
         }
     }
     Ok(best)
-}
-
-/// The planned buffers in which methods of a program share state: moving a value in one method would part it from
-/// itself in another.
-pub fn shared_buffers(program: &Program) -> BTreeSet<u32> {
-    let (mut names, mut places) = (BTreeMap::new(), BTreeMap::new());
-    let mut shared = BTreeSet::new();
-    for (number, method) in program.execution_plan.iter().enumerate() {
-        for tensor in method.values.iter().filter_map(Value::as_tensor) {
-            let Some(AllocationDetails {
-                memory_id,
-                memory_offset,
-            }) = tensor.allocation_info
-            else {
-                continue;
-            };
-            let extra = tensor.extra_tensor_info.as_ref();
-            if let Some(name) = extra.and_then(|extra| extra.fully_qualified_name.as_ref()) {
-                let (first, other) = *names.entry(name).or_insert((number, memory_id));
-                if first != number {
-                    shared.extend([memory_id, other]);
-                }
-            }
-            // Buffer 1 is every method's own; others are made for sharing.
-            if memory_id >= 2 && !is_on_device(method, memory_id) {
-                let place = (memory_id, memory_offset, tensor.nbytes());
-                if *places.entry(place).or_insert(number) != number {
-                    shared.insert(memory_id);
-                }
-            }
-        }
-    }
-    shared
-}
-
-fn is_on_device(method: &ExecutionPlan, memory_id: u32) -> bool {
-    let mut devices = method.non_const_buffer_device.iter().flatten();
-    devices.any(|entry| u32::try_from(entry.buffer_idx) == Ok(memory_id) && entry.device_type != 0)
 }
 
 #[cfg(test)]

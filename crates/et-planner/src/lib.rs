@@ -12,7 +12,7 @@
 //! [`propagate`](mod@propagate) makes a method device-aware: copies around the delegates that name a device, and memory
 //! on those devices.
 //!
-//! [`ends`] says who gives the memory of inputs and outputs: the plan, or the caller.
+//! [`io`] says who gives the memory of inputs and outputs: the plan, or the caller.
 //!
 //! ```
 //! use et_planner::placement::{Instance, Limits, greedy, minimise, validate};
@@ -28,8 +28,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod alignment;
 pub mod analysis;
 pub mod compact;
-pub mod ends;
+pub mod io;
 pub mod placement;
 pub mod propagate;
+
+pub use alignment::{Alignment, AlignmentError};

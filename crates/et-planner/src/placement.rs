@@ -5,7 +5,9 @@
 //!   with several pools, reserves and padding.
 //! - [`minimise`] and [`fit`] search: the smallest arena, or any plan within a capacity, with a proof or an honest
 //!   "not proved".
+//! - [`plan_with`] takes rules or search by name.
 
+mod algorithm;
 mod best_fit;
 mod bound;
 mod columns;
@@ -20,6 +22,7 @@ mod pools;
 mod portfolio;
 mod search;
 
+pub use algorithm::{Algorithm, plan_with};
 pub use bound::max_live_load;
 pub use csv::CsvError;
 pub use greedy::{GreedyError, greedy, naive};
@@ -27,4 +30,4 @@ pub use instance::{Buffer, Instance, InstanceError, Lifetime};
 pub use limits::{Limits, Progress, Stop};
 pub use optimal::{Fit, Solution, fit, fit_with, minimise, minimise_with};
 pub use plan::{Plan, PlanError, validate};
-pub use pools::{Algorithm, PoolBuffer, PoolOptions, PoolPlan, Slot, plan_pools};
+pub use pools::{PoolBuffer, PoolError, PoolOptions, PoolPlan, PoolPlanner, Slot, plan_pools};

@@ -15,14 +15,15 @@ mod writer;
 use std::collections::{BTreeMap, BTreeSet};
 
 use et_device::Device;
+use et_schema::DeviceTag;
 use et_schema::owned::{ExecutionPlan, Instruction, Program, Tensor, Value};
 
 pub use self::error::PropagateError;
 pub use self::memory::DeviceBuffer;
 use self::rewrite::Rewrite;
+use crate::Alignment;
 use crate::analysis::{Analysis, AnalysisError, Finding, Hints, ValueIndex};
-use crate::compact::Algorithm;
-use crate::placement::Limits;
+use crate::placement::{Algorithm, Limits};
 
 /// How to treat one method.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +48,8 @@ pub struct MethodOptions {
     pub algorithm: Algorithm,
     /// How long planning one device's memory may take.
     pub limits: Limits,
-    /// Alignment of device values in bytes; at least 16.
-    pub alignment: u64,
+    /// Alignment of device values.
+    pub alignment: Alignment,
 }
 
 impl Default for MethodOptions {
@@ -62,13 +63,14 @@ impl Default for MethodOptions {
             hints: Hints::default(),
             algorithm: Algorithm::Optimal,
             limits: Limits::default(),
-            alignment: 16,
+            alignment: Alignment::LEAST,
         }
     }
 }
 
 /// How to treat a program: some options for all methods, others for some.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProgramOptions {
     /// For methods that are not in `methods`.
     pub default: MethodOptions,
@@ -109,6 +111,7 @@ pub struct MethodReport {
 
 /// A number of copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Copies {
     /// How many copy instructions.
     pub count: usize,
@@ -201,9 +204,8 @@ pub fn propagate_method(
 /// Whether a method has device memory or copies, or delegates whose operands are all on their devices without
 /// being planned in host memory.
 fn is_propagated(method: &ExecutionPlan, targets: &BTreeMap<u32, Device>) -> bool {
-    let mut devices = method.non_const_buffer_device.iter().flatten();
-    let mut instructions = method.chains.iter().flat_map(|chain| &chain.instructions);
-    devices.any(|entry| entry.device_type != 0)
+    let mut instructions = method.instructions();
+    method.buffer_devices().elsewhere().next().is_some()
         || instructions
             .clone()
             .any(|instruction| copied(method, instruction).is_some())
@@ -246,22 +248,21 @@ fn copied<'a>(
     let Instruction::KernelCall(call) = instruction else {
         return None;
     };
-    let operator = method.operators.get(usize::try_from(call.op_index).ok()?)?;
-    let name = operator.name.strip_prefix("et_copy::")?;
+    let name = method.operator(call)?.name.strip_prefix("et_copy::")?;
     Some((name, &call.args))
 }
 
 /// Tags from before say nothing reliable: older exporters tag host values too, and the last delegate wins.
 fn clear_tags(method: &mut ExecutionPlan) {
     for tensor in method.values.iter_mut().filter_map(Value::as_tensor_mut) {
-        tensor.set_device(0, 0);
+        tensor.set_device(DeviceTag::CPU);
     }
 }
 
 /// Tags every tensor of device delegates, in place.
 fn tag(method: &mut ExecutionPlan, targets: &BTreeMap<u32, Device>) {
     let mut tags = Vec::new();
-    for instruction in method.chains.iter().flat_map(|chain| &chain.instructions) {
+    for instruction in method.instructions() {
         if let Some((args, device)) = device_of(instruction, targets) {
             tags.extend(args.iter().map(|&value| (value, device)));
         }
@@ -277,8 +278,13 @@ fn tag(method: &mut ExecutionPlan, targets: &BTreeMap<u32, Device>) {
 }
 
 fn set_device(tensor: &mut Tensor, device: Device) {
+    tensor.set_device(tag_of(device));
+}
+
+/// A device as the format names it.
+fn tag_of(device: Device) -> DeviceTag {
     let index = i8::try_from(device.index().get()).expect("device indices are at most 127");
-    tensor.set_device(device.device_type().as_raw(), index);
+    DeviceTag::new(device.device_type().as_raw(), index)
 }
 
 fn insert(
@@ -300,7 +306,7 @@ fn insert(
     rewrite.run()?;
     let (steps, mut report) = rewrite.finish(method);
     memory::plan(method, steps, options, &mut report)?;
-    let after = Analysis::new(method, &Hints::default())?;
+    let after = Analysis::new(method, &options.hints)?;
     match faults(&after)?
         .into_iter()
         .find(|finding| !before.contains(finding))

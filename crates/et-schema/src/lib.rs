@@ -80,6 +80,7 @@ mod aligned_bytes;
 pub mod builder;
 mod byte_source;
 mod container;
+mod device_tag;
 mod error;
 mod flat_tensor;
 mod generated;
@@ -107,6 +108,7 @@ pub use byte_source::{ByteSource, SourceError};
 pub use container::{
     Bytes, ContainerError, ContainerErrorKind, FileKind, HEAD_LEN, Layout, PtdHeader, PteHeader,
 };
+pub use device_tag::DeviceTag;
 pub use error::{ReadError, StructureError, StructureErrorKind, code};
 pub use flat_tensor::{
     FlatTensorEntry, FlatTensorView, ParsedFlatTensor, TensorLayoutView, VerifiedFlatTensor,

@@ -17,9 +17,9 @@ mod value;
 
 pub use flat_tensor::{FlatTensor, NamedTensor, TensorLayout};
 pub use plan::{
-    BackendDelegate, BackendDelegateDataReference, Chain, CompileSpec, ContainerMetadata,
-    DataLocation, DelegateCall, ExecutionPlan, Frame, FrameList, FreeCall, Instruction,
-    JumpFalseCall, KernelCall, MoveCall, NonConstBufferDevice, Operator,
+    BackendDelegate, BackendDelegateDataReference, BufferDevices, Chain, CompileSpec,
+    ContainerMetadata, DataLocation, DelegateCall, ExecutionPlan, Frame, FrameList, FreeCall,
+    Instruction, JumpFalseCall, KernelCall, MoveCall, NonConstBufferDevice, Operator,
 };
 pub use program::{
     BackendDelegateInlineData, Buffer, DataSegment, NamedData, Program, SubsegmentOffsets,

@@ -2,7 +2,7 @@
 
 use et_schema::owned::{ExecutionPlan, Instruction, Program, Tensor, Value};
 use et_schema::write::{WriteOptions, write_program};
-use et_schema::{ScalarType, VerifiedProgram};
+use et_schema::{DeviceTag, ScalarType, VerifiedProgram};
 
 use crate::random::Random;
 
@@ -193,7 +193,7 @@ fn edit_tensor(tensor: &mut Tensor, random: &mut Random) {
         2 => change(&mut tensor.dim_order, random, |random| number(random) as u8),
         3 => tensor.data_buffer_idx = number(random) as u32,
         4 => tensor.storage_offset = number(random) as i32,
-        5 => tensor.set_device(number(random) as i8, number(random) as i8),
+        5 => tensor.set_device(DeviceTag::new(number(random) as i8, number(random) as i8)),
         6 => tensor.scalar_type = random.pick(&TYPES).unwrap_or(ScalarType::Float),
         7 => tensor.allocation_info = None,
         _ => {

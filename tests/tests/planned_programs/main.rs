@@ -7,14 +7,13 @@
 mod repaired;
 mod sketch;
 
-use std::ops::ControlFlow;
-
 use et_device::{Alignment, DeviceMap};
 use et_kernel::{Bool8, Tensor};
 use et_memory::{DeviceMemoryBuffer, HostBuffer, PlannedBuffer, PlannedMemory};
 use et_module::{DataFiles, LoadOptions, Method, Program, Value};
 use et_planner::analysis::{Analysis, Hints, ValueIndex};
-use et_planner::compact::{Algorithm, CompactOptions, compact};
+use et_planner::compact::{CompactOptions, SharedBuffers, compact_method};
+use et_planner::placement::Algorithm;
 use et_planner::propagate::{MethodOptions, propagate_method};
 use et_schema::builder::ProgramBuilder;
 use et_schema::owned::ExecutionPlan;
@@ -75,7 +74,7 @@ fn plan(method: &mut ExecutionPlan, settings: &Settings) {
         let mut options = CompactOptions::default();
         options.reorder = settings.reorder;
         options.in_place = settings.in_place;
-        compact(method, &options, &mut |_, _| ControlFlow::Continue(())).unwrap();
+        compact_method(method, &SharedBuffers::none(), &options).unwrap();
     }
 }
 

@@ -112,7 +112,7 @@ fn check(mut program: ProgramBuilder, flags: [bool; 2], expected: &[[f32; 2]]) {
     let mut options = CompactOptions::default();
     options.repair = true;
     let method = &mut program.program_mut().execution_plan[0];
-    compact(method, &options, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    compact_method(method, &SharedBuffers::none(), &options).unwrap();
     assert_eq!(audit(&mut program), 0);
     assert_eq!(outputs(&program, flags), expected);
 }

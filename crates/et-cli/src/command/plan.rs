@@ -77,12 +77,12 @@ fn change_all(
     quiet: bool,
 ) -> Result<Vec<Changed>, Failure> {
     let mut line = ProgressLine::new(quiet);
-    let frozen = et_planner::compact::shared_buffers(program);
+    let shared = et_planner::compact::SharedBuffers::of(program);
     let methods = program.execution_plan.iter_mut();
     methods
         .map(|method| {
             let name = method.name.clone();
-            change::change(method, request, &frozen, &mut line).map_err(|error| {
+            change::change(method, request, &shared, &mut line).map_err(|error| {
                 let message = format!("method `{name}`: {}", error.message());
                 refused(source, error.id(), &message).with("method", name)
             })

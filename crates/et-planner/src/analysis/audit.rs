@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use et_schema::owned::{ExecutionPlan, Instruction, Tensor, Value};
+use et_schema::DeviceTag;
+use et_schema::owned::{BufferDevices, ExecutionPlan, Instruction, KernelCall, Tensor, Value};
 use thiserror::Error;
 
 use super::Analysis;
@@ -42,22 +43,22 @@ pub enum Finding {
         nbytes: u64,
     },
     /// A planned value is tagged with another device than its buffer is on.
-    #[error("value {value} is on device {tag:?}, its buffer on {buffer:?}")]
+    #[error("value {value} is on {tag}, its buffer on {buffer}")]
     DeviceMismatch {
         /// The value.
         value: ValueIndex,
-        /// The device type and index of the value.
-        tag: (i8, i8),
-        /// The device type and index of the buffer.
-        buffer: (i8, i8),
+        /// The device of the value.
+        tag: DeviceTag,
+        /// The device of the buffer.
+        buffer: DeviceTag,
     },
     /// A device index below 0.
-    #[error("value {value} is on device {tag:?}, whose index is negative")]
+    #[error("value {value} is on {tag}, whose index is negative")]
     NegativeDeviceIndex {
         /// The value.
         value: ValueIndex,
-        /// The device type and index of the value.
-        tag: (i8, i8),
+        /// The device of the value.
+        tag: DeviceTag,
     },
     /// An instruction that runs on the host touches device memory.
     #[error("instruction {instruction} runs on the host and touches device value {value}")]
@@ -137,7 +138,7 @@ pub(super) fn audit(analysis: &Analysis<'_>) -> Result<Audit, AnalysisError> {
     let clobbers = clobbers(analysis, &work)?;
     let has_more_clobbers = clobbers.has_more;
     let mut found = clobbers.into_findings();
-    let devices = Devices::new(analysis.plan);
+    let devices = Devices(analysis.plan.buffer_devices());
     for (number, value) in analysis.plan.values.iter().enumerate() {
         match value {
             Value::Tensor(tensor) => devices.check_tensor(analysis, number, tensor, &mut found),
@@ -334,29 +335,10 @@ impl<'a> Together<'a> {
     }
 }
 
-const CPU: (i8, i8) = (0, 0);
-
-/// The devices of planned buffers.
-struct Devices(BTreeMap<u32, (i8, i8)>);
+/// The devices of planned buffers, and what is wrong with them.
+struct Devices(BufferDevices);
 
 impl Devices {
-    fn new(plan: &ExecutionPlan) -> Self {
-        let mut devices = BTreeMap::new();
-        for entry in plan.non_const_buffer_device.iter().flatten() {
-            if let Ok(memory_id) = u32::try_from(entry.buffer_idx) {
-                // Of two entries for one buffer the first counts.
-                devices
-                    .entry(memory_id)
-                    .or_insert((entry.device_type, entry.device_index));
-            }
-        }
-        Self(devices)
-    }
-
-    fn of(&self, memory_id: u32) -> (i8, i8) {
-        self.0.get(&memory_id).copied().unwrap_or(CPU)
-    }
-
     fn check_tensor(
         &self,
         analysis: &Analysis<'_>,
@@ -365,11 +347,11 @@ impl Devices {
         found: &mut Vec<Finding>,
     ) {
         let (value, tag) = (ValueIndex::new(number), tensor.device());
-        if tag.1 < 0 {
+        if tag.device_index < 0 {
             found.push(Finding::NegativeDeviceIndex { value, tag });
         }
         let storages = &analysis.storages;
-        if tag.0 != 0
+        if !tag.is_cpu()
             && (storages.constants.contains(number) || storages.initialised.contains(number))
         {
             found.push(Finding::DataOnDevice { value });
@@ -387,27 +369,26 @@ impl Devices {
                 nbytes,
             });
         }
-        let buffer = self.of(place.memory_id);
-        if buffer != tag {
+        let buffer = self.0.of(place.memory_id);
+        if buffer != tag.normal() {
             found.push(Finding::DeviceMismatch { value, tag, buffer });
         }
-        if tag.0 != 0 && storages.inputs.contains(number) {
+        if !tag.is_cpu() && storages.inputs.contains(number) {
             found.push(Finding::PlannedDeviceInput { value });
         }
     }
 
     fn check_instructions(&self, analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
         let plan = analysis.plan;
-        let instructions = plan.chains.iter().flat_map(|chain| &chain.instructions);
-        for (instruction, (call, step)) in instructions.zip(&analysis.steps).enumerate() {
+        for (instruction, (call, step)) in plan.instructions().zip(&analysis.steps).enumerate() {
             let on_device = |value: &ValueIndex| {
                 plan.values[value.get()]
                     .as_tensor()
-                    .is_some_and(|tensor| tensor.device().0 != 0)
+                    .is_some_and(|tensor| !tensor.device().is_cpu())
             };
             let mut touched: BTreeSet<ValueIndex> = step.mentions().filter(on_device).collect();
             match call {
-                Instruction::KernelCall(call) if !moves_between_devices(plan, call.op_index) => {
+                Instruction::KernelCall(call) if !moves_between_devices(plan, call) => {
                     let host = |value| Finding::HostTouchesDevice { instruction, value };
                     found.extend(touched.into_iter().map(host));
                 }
@@ -428,10 +409,10 @@ impl Devices {
     }
 
     fn empty_buffers(&self, plan: &ExecutionPlan) -> Vec<Finding> {
-        let on_device = self.0.iter().filter(|(_, device)| **device != CPU);
-        let empty = on_device.filter(|(memory_id, _)| buffer_nbytes(plan, **memory_id) == Some(0));
+        let on_device = self.0.elsewhere().map(|(memory_id, _)| memory_id);
+        let empty = on_device.filter(|&memory_id| buffer_nbytes(plan, memory_id) == Some(0));
         empty
-            .map(|(&memory_id, _)| Finding::EmptyDeviceBuffer { memory_id })
+            .map(|memory_id| Finding::EmptyDeviceBuffer { memory_id })
             .collect()
     }
 }
@@ -443,11 +424,8 @@ fn has_no_memory(analysis: &Analysis<'_>, value: ValueIndex) -> bool {
 }
 
 /// Whether an operator may name device tensors: it copies between devices, or only shows the same bytes anew.
-fn moves_between_devices(plan: &ExecutionPlan, op_index: i32) -> bool {
-    let operator = usize::try_from(op_index)
-        .ok()
-        .and_then(|index| plan.operators.get(index));
-    operator.is_some_and(|operator| {
+fn moves_between_devices(plan: &ExecutionPlan, call: &KernelCall) -> bool {
+    plan.operator(call).is_some_and(|operator| {
         operator.name.starts_with("et_copy::") || operator.name == "executorch_prim::et_view"
     })
 }

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use super::names::ValueIndex;
+
 /// Why a method cannot be analysed. Methods of a verified program can, if they have one chain of known instructions and
 /// stay within the limits of an analysis.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -23,6 +25,26 @@ pub enum AnalysisError {
         limit: u64,
         /// What is counted.
         unit: &'static str,
+    },
+    /// A hint leaves a call of a delegate no output.
+    #[error(
+        "delegate {delegate} is said to have {inputs} inputs, of {arguments} tensors in a call, and needs an output"
+    )]
+    BadHint {
+        /// The delegate.
+        delegate: u32,
+        /// The inputs that the hint tells of.
+        inputs: usize,
+        /// The tensors that a call names.
+        arguments: usize,
+    },
+    /// A hint on a delegate that is not there.
+    #[error("there is a hint on delegate {delegate}, the method has {count}")]
+    HintOnNothing {
+        /// The delegate.
+        delegate: u32,
+        /// How many there are.
+        count: usize,
     },
     /// Something names a value that is not there.
     #[error("{place} names value {found}, the method has {count}")]
@@ -60,7 +82,7 @@ pub enum AnalysisError {
     #[error("value {value} has no size or place that memory can have")]
     BadTensor {
         /// The value.
-        value: usize,
+        value: ValueIndex,
     },
     /// An instruction of a kind that this version does not know.
     #[error("instruction {instruction} is of a kind that is newer than this version")]

@@ -165,7 +165,7 @@ struct FixedConditions {
 impl FixedConditions {
     fn new(plan: &ExecutionPlan) -> Self {
         let mut named: BTreeSet<i32> = plan.inputs.iter().copied().collect();
-        for instruction in plan.chains.iter().flat_map(|chain| &chain.instructions) {
+        for instruction in plan.instructions() {
             match instruction {
                 Instruction::KernelCall(call) => named.extend(&call.args),
                 Instruction::DelegateCall(call) => named.extend(&call.args),

@@ -7,9 +7,19 @@ use std::fmt;
 pub struct ValueIndex(u32);
 
 impl ValueIndex {
-    /// The value at this place. Methods have fewer than 2^31 values, so every place of one fits.
+    /// The value at this place. A file has room for fewer than 2^31 values, so every place of one fits.
+    ///
+    /// # Panics
+    ///
+    /// For 2^31 and more.
     pub fn new(index: usize) -> Self {
-        Self(u32::try_from(index).expect("a method has fewer than 2^31 values"))
+        let index = i32::try_from(index).expect("a method has fewer than 2^31 values");
+        Self(index.cast_unsigned())
+    }
+
+    /// The place as fields of the format hold it.
+    pub(crate) fn field(self) -> i32 {
+        self.0.cast_signed()
     }
 
     /// The place.

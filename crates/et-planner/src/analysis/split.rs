@@ -79,7 +79,15 @@ impl<'a> Split<'a> {
     /// Sets the roles of all delegate calls.
     pub(super) fn apply(mut self, hints: &Hints, steps: &mut [Step]) -> Result<(), AnalysisError> {
         let plan = self.plan;
-        let instructions = plan.chains.iter().flat_map(|chain| &chain.instructions);
+        let count = plan.delegates.len();
+        if let Some(&delegate) = hints
+            .delegate_inputs
+            .keys()
+            .find(|&&it| it as usize >= count)
+        {
+            return Err(AnalysisError::HintOnNothing { delegate, count });
+        }
+        let instructions = plan.instructions();
         for (node, instruction) in instructions.enumerate() {
             let Instruction::DelegateCall(call) = instruction else {
                 continue;
@@ -88,7 +96,7 @@ impl<'a> Split<'a> {
             let known = index.and_then(|index| hints.delegate_inputs.get(&index));
             let arguments = std::mem::take(&mut steps[node].reads);
             let roles = match known {
-                Some(&inputs) => by_count(arguments.len(), inputs),
+                Some(&inputs) => by_count(call.delegate_index, inputs, arguments.len())?,
                 None => self.roles(node, &arguments, steps)?,
             };
             steps[node] = step(&arguments, &roles);
@@ -264,16 +272,18 @@ impl<'a> Split<'a> {
     }
 }
 
-fn by_count(arguments: usize, inputs: usize) -> Vec<Role> {
-    (0..arguments)
-        .map(|at| {
-            if at < inputs {
-                Role::Input
-            } else {
-                Role::Output
-            }
-        })
-        .collect()
+fn by_count(delegate: i32, inputs: usize, arguments: usize) -> Result<Vec<Role>, AnalysisError> {
+    // A call that gives nothing would leave its results as they were, and nobody would notice.
+    if arguments > 0 && inputs >= arguments {
+        return Err(AnalysisError::BadHint {
+            delegate: delegate.cast_unsigned(),
+            inputs,
+            arguments,
+        });
+    }
+    let mut roles = vec![Role::Input; inputs.min(arguments)];
+    roles.resize(arguments, Role::Output);
+    Ok(roles)
 }
 
 fn step(arguments: &[ValueIndex], roles: &[Role]) -> Step {

@@ -65,7 +65,7 @@ pub(super) fn steps(
     storages: &Storages,
     work: &Work,
 ) -> Result<Vec<Step>, AnalysisError> {
-    let instructions = plan.chains.iter().flat_map(|chain| &chain.instructions);
+    let instructions = plan.instructions();
     instructions
         .enumerate()
         .map(|(number, instruction)| {
@@ -165,10 +165,7 @@ fn operator<'a>(
     instruction: usize,
     call: &KernelCall,
 ) -> Result<&'a Operator, AnalysisError> {
-    let operator = usize::try_from(call.op_index)
-        .ok()
-        .and_then(|index| plan.operators.get(index));
-    operator.ok_or(AnalysisError::NoSuchCallee {
+    plan.operator(call).ok_or(AnalysisError::NoSuchCallee {
         instruction,
         what: "operator",
         found: call.op_index.into(),

@@ -6,6 +6,7 @@ use et_schema::TensorLocation;
 use et_schema::owned::{ExecutionPlan, Tensor, Value};
 
 use super::error::AnalysisError;
+use super::names::ValueIndex;
 use super::set::Set;
 
 /// A stretch of one planned buffer.
@@ -58,7 +59,9 @@ impl Storages {
             let place = match value {
                 Value::Tensor(tensor) => {
                     storages.classify(number, tensor);
-                    place(tensor).ok_or(AnalysisError::BadTensor { value: number })?
+                    place(tensor).ok_or(AnalysisError::BadTensor {
+                        value: ValueIndex::new(number),
+                    })?
                 }
                 Value::TensorList(items) | Value::OptionalTensorList(items) => {
                     check_items(number, items, count)?;

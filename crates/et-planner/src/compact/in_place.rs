@@ -90,7 +90,7 @@ pub(super) fn candidates(
     analysis: &Analysis<'_>,
     options: &CompactOptions,
 ) -> Vec<Sharing> {
-    let instructions = method.chains.iter().flat_map(|chain| &chain.instructions);
+    let instructions = method.instructions();
     let mut found = Vec::new();
     for (node, instruction) in instructions.enumerate() {
         let step = &analysis.steps()[node];
@@ -132,9 +132,7 @@ fn goes_by_element(method: &ExecutionPlan, instruction: &Instruction) -> bool {
     let Instruction::KernelCall(call) = instruction else {
         return false;
     };
-    let operator = usize::try_from(call.op_index)
-        .ok()
-        .and_then(|index| method.operators.get(index));
+    let operator = method.operator(call);
     let name = operator.and_then(|operator| operator.name.strip_prefix("aten::"));
     name.is_some_and(|name| BY_ELEMENT.binary_search(&name).is_ok())
 }

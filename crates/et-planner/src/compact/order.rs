@@ -28,7 +28,7 @@ pub(super) fn bound(
 ) -> Result<u64, CompactError> {
     let pools = Pool::all(analysis.method(), analysis, options);
     pools.iter().try_fold(0_u64, |sum, pool| {
-        Ok(sum.saturating_add(pool.bound(options)?))
+        Ok(sum.saturating_add(pool.bound_in_all(options)?))
     })
 }
 
@@ -87,11 +87,7 @@ fn in_order(method: &ExecutionPlan, origins: &[usize]) -> ExecutionPlan {
 
 /// Stretches that are entered at their start and left at their end only; a jump is one of its own.
 fn blocks(method: &ExecutionPlan) -> Vec<std::ops::Range<usize>> {
-    let instructions: Vec<&Instruction> = method
-        .chains
-        .iter()
-        .flat_map(|chain| &chain.instructions)
-        .collect();
+    let instructions: Vec<&Instruction> = method.instructions().collect();
     let mut starts: BTreeSet<usize> = [0, instructions.len()].into();
     for (node, instruction) in instructions.iter().enumerate() {
         match instruction {
@@ -135,7 +131,7 @@ impl Needs {
     fn new(analysis: &Analysis<'_>) -> Self {
         let method = analysis.method();
         let numbers = changing_numbers(method);
-        let instructions = method.chains.iter().flat_map(|chain| &chain.instructions);
+        let instructions = method.instructions();
         let touched = instructions.enumerate().map(|(node, instruction)| {
             let mut touched = tensors(analysis, node);
             let named = arguments(method, instruction).into_iter();
@@ -234,12 +230,10 @@ fn arguments(method: &ExecutionPlan, instruction: &Instruction) -> Vec<usize> {
 /// Numbers and truth values that an instruction may set. Each instruction that names one keeps its place among them.
 fn changing_numbers(method: &ExecutionPlan) -> BTreeSet<usize> {
     let mut numbers = BTreeSet::new();
-    for instruction in method.chains.iter().flat_map(|chain| &chain.instructions) {
+    for instruction in method.instructions() {
         let may_set = match instruction {
             Instruction::KernelCall(call) => {
-                let operator = usize::try_from(call.op_index)
-                    .ok()
-                    .and_then(|index| method.operators.get(index));
+                let operator = method.operator(call);
                 operator.is_none_or(|operator| !is_plain(&operator.name))
             }
             _ => true,
@@ -291,9 +285,7 @@ fn is_plain(name: &str) -> bool {
 fn is_opaque(method: &ExecutionPlan, instruction: &Instruction, step: &Step) -> bool {
     match instruction {
         Instruction::KernelCall(call) => {
-            let operator = usize::try_from(call.op_index)
-                .ok()
-                .and_then(|index| method.operators.get(index));
+            let operator = method.operator(call);
             // What sets numbers is in order by these.
             let sets_numbers = |name: &str| {
                 name.starts_with("executorch_prim::") || name.starts_with("aten::sym_")

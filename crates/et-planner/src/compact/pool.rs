@@ -6,18 +6,18 @@ use std::ops::ControlFlow;
 use et_schema::owned::{AllocationDetails, ExecutionPlan, Value};
 
 use super::in_place::{self, Sharing};
-use super::{Algorithm, BufferReport, CompactError, CompactOptions};
+use super::{BufferReport, CompactError, CompactOptions};
+use crate::Alignment;
 use crate::analysis::{Analysis, Finding, ValueIndex};
 use crate::placement::{
-    Buffer, GreedyError, Instance, Lifetime, Plan, Progress, Solution, greedy, max_live_load,
-    minimise_with, naive, validate,
+    Buffer, Instance, Lifetime, Plan, Progress, Solution, max_live_load, plan_with, validate,
 };
 
 /// No buffer is aligned to more than this by what its old places happen to have in common.
 const MOST_ALIGNMENT: u64 = 4096;
 
-/// No buffer is aligned to less than this, whatever its old places were.
-const LEAST_ALIGNMENT: u64 = 16;
+/// Buffers have whole granules.
+const GRANULE: u64 = Alignment::LEAST.get();
 
 /// Values that move together.
 #[derive(Clone)]
@@ -96,8 +96,29 @@ impl Pool {
     }
 
     /// No plan of the buffer is smaller than this.
+    ///
+    /// # Errors
+    ///
+    /// [`CompactError::Instance`] for sizes that no memory has. Places that must stay make none.
     pub(super) fn bound(&self, options: &CompactOptions) -> Result<u64, CompactError> {
-        Ok(max_live_load(&self.instance(options)?) + self.slack())
+        let mut buffers = self.buffers(options);
+        buffers
+            .iter_mut()
+            .for_each(|buffer| buffer.fixed_offset = None);
+        Ok(max_live_load(&self.instance(buffers)?) + self.slack())
+    }
+
+    /// What the buffer adds to the bound of all buffers together.
+    pub(super) fn bound_in_all(&self, options: &CompactOptions) -> Result<u64, CompactError> {
+        match self.stays() {
+            true => Ok(self.nbytes),
+            false => self.bound(options),
+        }
+    }
+
+    /// Whether new places are not even looked for.
+    fn stays(&self) -> bool {
+        self.frozen || self.units.is_empty()
     }
 
     /// Plans the buffer, and writes new places and size into `method` if they are better, or if the old ones are no
@@ -114,13 +135,15 @@ impl Pool {
             memory_id: self.memory_id,
             nbytes_before: self.nbytes,
             nbytes_after: self.nbytes,
-            lower_bound: self.nbytes.min(self.bound(options)?),
+            lower_bound: 0,
             nodes: 0,
             stopped: None,
             kept: true,
             shared: Vec::new(),
         };
-        if self.frozen || self.units.is_empty() {
+        if self.stays() {
+            // What cannot be counted is no reason to refuse what stays as it is.
+            report.lower_bound = self.nbytes.min(self.bound(options).unwrap_or(0));
             return Ok(report);
         }
         let (slack, before) = (self.slack(), self.nbytes);
@@ -145,7 +168,7 @@ impl Pool {
         // What is less than the bound is so by a part of the last granule.
         report.lower_bound = report
             .nbytes_after
-            .min(solution.lower_bound.next_multiple_of(LEAST_ALIGNMENT) + slack);
+            .min(solution.lower_bound.next_multiple_of(GRANULE) + slack);
         Ok(report)
     }
 
@@ -157,9 +180,9 @@ impl Pool {
         listener: &mut dyn FnMut(u32, Progress) -> ControlFlow<()>,
     ) -> Result<(Solution, u64), CompactError> {
         let memory_id = self.memory_id;
-        let instance = self.instance(options)?;
+        let instance = self.instance(self.buffers(options))?;
         let mut listener = |progress| listener(memory_id, progress);
-        let solution = solve(&instance, options, &mut listener)
+        let solution = plan_with(&instance, options.algorithm, &options.limits, &mut listener)
             .map_err(|source| CompactError::Pinned { memory_id, source })?;
         validate(&instance, &solution.plan)
             .map_err(|source| CompactError::Invalid { memory_id, source })?;
@@ -167,7 +190,7 @@ impl Pool {
         Ok((solution, nbytes))
     }
 
-    fn instance(&self, options: &CompactOptions) -> Result<Instance, CompactError> {
+    fn buffers(&self, options: &CompactOptions) -> Vec<Buffer> {
         let alignment = self.alignment(options);
         let buffers = self.units.iter().map(|unit| {
             let nbytes = unit.end - unit.start;
@@ -180,15 +203,18 @@ impl Pool {
                 Buffer::new(unit.lifetime, nbytes).aligned(alignment)
             }
         });
+        buffers.collect()
+    }
+
+    fn instance(&self, buffers: Vec<Buffer>) -> Result<Instance, CompactError> {
         let memory_id = self.memory_id;
-        Instance::new(buffers.collect())
-            .map_err(|source| CompactError::Instance { memory_id, source })
+        Instance::new(buffers).map_err(|source| CompactError::Instance { memory_id, source })
     }
 
     /// The alignment asked for, or else what all old places have in common.
     fn alignment(&self, options: &CompactOptions) -> u64 {
         if let Some(alignment) = options.alignment {
-            return alignment.max(1);
+            return alignment.get();
         }
         let common = self.units.iter().fold(0, |bits, unit| bits | unit.starts());
         let common = if common == 0 {
@@ -196,7 +222,7 @@ impl Pool {
         } else {
             1 << common.trailing_zeros().min(63)
         };
-        common.clamp(LEAST_ALIGNMENT, MOST_ALIGNMENT)
+        common.clamp(GRANULE, MOST_ALIGNMENT)
     }
 
     /// The bytes that a plan needs, in whole granules of the least alignment.
@@ -206,13 +232,13 @@ impl Pool {
             .map(|(unit, offset)| offset + (unit.end - unit.start))
             .max()
             .unwrap_or(0);
-        end.next_multiple_of(LEAST_ALIGNMENT)
+        end.next_multiple_of(GRANULE)
     }
 
     /// Bytes behind the last value and the rest of its granule, which a kernel may read past it.
     fn slack(&self) -> u64 {
         let end = self.units.iter().map(|unit| unit.end).max().unwrap_or(0);
-        let end = end.checked_next_multiple_of(LEAST_ALIGNMENT).unwrap_or(end);
+        let end = end.checked_next_multiple_of(GRANULE).unwrap_or(end);
         self.nbytes.saturating_sub(end)
     }
 
@@ -270,17 +296,4 @@ impl Unit {
 fn allocation(value: &Value) -> Option<(AllocationDetails, u64)> {
     let tensor = value.as_tensor()?;
     Some((tensor.allocation_info?, tensor.nbytes()?))
-}
-
-fn solve(
-    instance: &Instance,
-    options: &CompactOptions,
-    listener: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Solution, GreedyError> {
-    let plan = match options.algorithm {
-        Algorithm::Naive => naive(instance)?,
-        Algorithm::Greedy => greedy(instance)?,
-        Algorithm::Optimal => return Ok(minimise_with(instance, &options.limits, listener)),
-    };
-    Ok(Solution::unsearched(plan, max_live_load(instance)))
 }

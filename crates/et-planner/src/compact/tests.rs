@@ -1,7 +1,7 @@
 //! Methods planned anew.
 
 use et_schema::builder::MethodBuilder;
-use et_schema::owned::Tensor;
+use et_schema::owned::{Tensor, Value};
 use et_schema::{ScalarType, VerifiedProgram};
 
 use super::*;
@@ -35,7 +35,7 @@ fn run_all(
     method: &mut ExecutionPlan,
     options: &CompactOptions,
 ) -> Result<CompactReport, CompactError> {
-    compact(method, options, &mut |_, _| ControlFlow::Continue(()))
+    compact_method(method, &SharedBuffers::none(), options)
 }
 
 fn run(
@@ -118,7 +118,7 @@ fn inputs_can_be_preserved() {
 fn an_alignment_can_be_asked_for() {
     let mut method = chain();
     let options = CompactOptions {
-        alignment: Some(32),
+        alignment: Some(Alignment::new(32).unwrap()),
         ..CompactOptions::default()
     };
     // The second of two values needs only half of its granule.
@@ -227,18 +227,136 @@ fn hazard_08_state_of_several_methods_is_found() {
     };
     let shared = |one: Tensor, other: Tensor| {
         let methods = vec![with_state("one", one), with_state("other", other)];
-        shared_buffers(&Program {
+        let shared = SharedBuffers::of(&Program {
             execution_plan: methods,
             ..Program::default()
-        })
+        });
+        shared.iter().collect::<Vec<_>>()
     };
     let state = |memory_id, offset| at(0).planned(memory_id, offset);
-    assert_eq!(shared(state(2, 0), state(2, 0)), [2].into());
-    assert_eq!(shared(state(2, 0), state(2, 16)), [].into());
+    assert_eq!(shared(state(2, 0), state(2, 0)), [2]);
+    assert_eq!(shared(state(2, 0), state(2, 16)), []);
     assert_eq!(
         shared(state(1, 16).named("cache"), state(2, 32).named("cache")),
-        [1, 2].into()
+        [1, 2]
     );
+}
+
+/// A chain beside state that another method has too, in a buffer for such.
+fn with_state(name: &str) -> ExecutionPlan {
+    let mut method = MethodBuilder::new(name);
+    method.buffer(128);
+    method.buffer(128);
+    let x = method.input(at(0));
+    let state = method.tensor(at(0).planned(2, 0).named("cache"));
+    let between = method.tensor(at(0).planned(2, 80));
+    let y = method.output(at(64));
+    method.kernel("aten::mul.out", &[x, state, between, between]);
+    unary(&mut method, between, y);
+    method.finish()
+}
+
+#[test]
+fn programs_keep_what_their_methods_share() {
+    let methods = ["one", "other"].map(with_state);
+    let mut program = Program {
+        execution_plan: methods.to_vec(),
+        ..Program::default()
+    };
+    let reports = compact_program(&mut program, &CompactOptions::default()).unwrap();
+    for (report, method) in reports.iter().zip(&program.execution_plan) {
+        assert!(report.buffers[1].kept && !report.buffers[0].kept);
+        assert_eq!(method.non_const_buffer_sizes[2], 128);
+        assert_eq!(offsets(method)[1..3], [0, 80]);
+    }
+    // Alone in a program the same method needs less.
+    program.execution_plan.truncate(1);
+    program.execution_plan[0] = with_state("one");
+    let report = compact_program(&mut program, &CompactOptions::default()).unwrap();
+    assert!(!report[0].buffers[1].kept);
+}
+
+#[test]
+fn a_program_stays_as_it_is_where_one_method_cannot_be_planned() {
+    let mut bad = chain();
+    bad.chains.clear();
+    bad.name = "bad".into();
+    let mut program = Program {
+        execution_plan: vec![chain(), bad],
+        ..Program::default()
+    };
+    let before = program.clone();
+    let error = compact_program(&mut program, &CompactOptions::default()).unwrap_err();
+    assert_eq!(error.method, "bad");
+    assert_eq!(program, before);
+}
+
+/// Two values that are needed together, at one place.
+fn clobbered() -> ExecutionPlan {
+    let mut method = method(64);
+    let x = method.input(at(0));
+    let [a, b] = [16, 16].map(|offset| method.tensor(at(offset)));
+    let y = method.output(at(32));
+    unary(&mut method, x, a);
+    unary(&mut method, x, b);
+    method.kernel("aten::mul.out", &[a, b, y, y]);
+    method.finish()
+}
+
+#[test]
+fn what_must_stay_cannot_be_repaired() {
+    let options = CompactOptions {
+        repair: true,
+        ..CompactOptions::default()
+    };
+    assert!(run(&mut clobbered(), &options).is_ok());
+    let frozen = CompactOptions {
+        frozen: [1].into(),
+        ..options
+    };
+    let error = run(&mut clobbered(), &frozen).unwrap_err();
+    assert!(
+        matches!(error, CompactError::CannotRepair { memory_id: 1, .. }),
+        "{error}"
+    );
+    assert!(!error.is_fault());
+}
+
+/// State of other methods, which this one never names, lies on itself.
+#[test]
+fn places_that_collide_in_a_buffer_that_stays_are_no_reason_to_refuse_others() {
+    let mut method = method(128);
+    method.buffer(64);
+    for offset in [0, 8] {
+        method.tensor(at(0).planned(2, offset));
+    }
+    let x = method.input(at(0));
+    let [a, b] = [16, 32].map(|offset| method.tensor(at(offset)));
+    let y = method.output(at(48));
+    for pair in [x, a, b, y].windows(2) {
+        unary(&mut method, pair[0], pair[1]);
+    }
+    let method = method.finish();
+    let refused = run(&mut method.clone(), &CompactOptions::default());
+    assert!(matches!(
+        refused,
+        Err(CompactError::Instance { memory_id: 2, .. })
+    ));
+    for reorder in [false, true] {
+        let options = CompactOptions {
+            frozen: [2].into(),
+            reorder,
+            ..CompactOptions::default()
+        };
+        let reports = run(&mut method.clone(), &options).unwrap();
+        assert!(reports[0].nbytes_after < 128 && reports[1].kept);
+    }
+}
+
+#[test]
+fn errors_without_a_finding_print() {
+    let text = CompactError::Corrupt(Vec::new()).to_string();
+    assert_eq!(text, "0 pairs of live values share bytes in this plan");
 }
 
 #[test]

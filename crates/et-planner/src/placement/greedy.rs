@@ -4,7 +4,9 @@ use thiserror::Error;
 
 use super::instance::{Buffer, Instance};
 use super::plan::Plan;
-use super::pools::{Algorithm, PoolBuffer, PoolOptions, PoolPlan, greedy_each_aligned, plan_pools};
+use super::pools::{
+    PoolBuffer, PoolOptions, PoolPlan, PoolPlanner, greedy_each_aligned, plan_pools,
+};
 
 /// Why the reference's planners cannot plan an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -29,7 +31,7 @@ pub enum GreedyError {
 pub fn naive(instance: &Instance) -> Result<Plan, GreedyError> {
     let buffers = without_fixed(instance)?;
     let plan = match common_alignment(buffers) {
-        Some(alignment) => reference(Algorithm::Naive, buffers, alignment),
+        Some(alignment) => reference(PoolPlanner::Naive, buffers, alignment),
         None => one_after_the_other(instance),
     };
     plan.ok_or(GreedyError::TooLarge)
@@ -46,7 +48,7 @@ pub fn naive(instance: &Instance) -> Result<Plan, GreedyError> {
 pub fn greedy(instance: &Instance) -> Result<Plan, GreedyError> {
     let buffers = without_fixed(instance)?;
     let plan = match common_alignment(buffers) {
-        Some(alignment) => reference(Algorithm::Greedy, buffers, alignment),
+        Some(alignment) => reference(PoolPlanner::Greedy, buffers, alignment),
         None => {
             let alignments: Vec<u64> = buffers.iter().map(|buffer| buffer.alignment).collect();
             let greedy = greedy_each_aligned(&for_pools(buffers), &alignments).map(of_pools);
@@ -73,12 +75,15 @@ fn common_alignment(buffers: &[Buffer]) -> Option<u64> {
     is_common.then_some(first)
 }
 
-fn reference(algorithm: Algorithm, buffers: &[Buffer], alignment: u64) -> Option<Plan> {
+fn reference(planner: PoolPlanner, buffers: &[Buffer], alignment: u64) -> Option<Plan> {
     let options = PoolOptions {
         alignment,
         ..PoolOptions::default()
     };
-    plan_pools(algorithm, &for_pools(buffers), &options).map(of_pools)
+    // Instances have no pools and no alignment of 0, so what can be wrong is the size.
+    plan_pools(planner, &for_pools(buffers), &options)
+        .ok()
+        .map(of_pools)
 }
 
 fn one_after_the_other(instance: &Instance) -> Option<Plan> {
@@ -105,7 +110,7 @@ fn for_pools(buffers: &[Buffer]) -> Vec<PoolBuffer> {
 fn of_pools(plan: PoolPlan) -> Plan {
     let offsets = plan.slots.iter().map(|slot| slot.offset).collect();
     // The arena is the pool that the planner asks for, rounding included.
-    Plan::new(offsets, plan.sizes[1])
+    Plan::new(offsets, plan.sizes[&1])
 }
 
 /// The least common multiple, if it is a number.

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use thiserror::Error;
+
 use super::greedy::lcm;
 use super::instance::Lifetime;
 
@@ -17,7 +19,7 @@ const DEFAULT_POOL: u32 = 1;
 /// Which of ExecuTorch's planners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Algorithm {
+pub enum PoolPlanner {
     /// One buffer after the other, no reuse.
     Naive,
     /// Decreasing size, first object that is free at the time.
@@ -31,12 +33,13 @@ pub struct PoolBuffer {
     pub lifetime: Lifetime,
     /// Its size in bytes, not rounded.
     pub nbytes: u64,
-    /// The pool that it must be in, if any.
+    /// The pool that it must be in, if any; at least 1.
     pub pool: Option<u32>,
 }
 
 /// How to plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PoolOptions {
     /// Every size is rounded up to a multiple of this; at least 1.
     pub alignment: u64,
@@ -70,36 +73,63 @@ pub struct Slot {
 
 /// The slots of all buffers, and what that takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PoolPlan {
     /// One slot per buffer, in input order.
     pub slots: Vec<Slot>,
-    /// The size of each pool by its number, in bytes; number 0 is never used.
-    pub sizes: Vec<u64>,
+    /// The size of each pool that is used or reserved, by its number, in bytes. Pool 1 is always there.
+    pub sizes: BTreeMap<u32, u64>,
 }
 
-/// Plans `buffers` the way ExecuTorch's planner of that name does. `None` when a sum of sizes wraps, or when the
-/// alignment is 0.
+/// Why ExecuTorch's planners cannot plan buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// Sizes cannot be rounded up to multiples of 0.
+    #[error("the alignment is 0")]
+    NoAlignment,
+    /// Pool 0 is reserved.
+    #[error("buffer {index} asks for pool 0, which is reserved")]
+    ReservedPool {
+        /// Position of the buffer.
+        index: usize,
+    },
+    /// A sum of sizes does not fit 64 bits.
+    #[error("the sizes of all buffers together do not fit 64 bits")]
+    TooLarge,
+}
+
+/// Plans `buffers` the way ExecuTorch's planner of that name does.
+///
+/// # Errors
+///
+/// [`PoolError`]
 pub fn plan_pools(
-    algorithm: Algorithm,
+    planner: PoolPlanner,
     buffers: &[PoolBuffer],
     options: &PoolOptions,
-) -> Option<PoolPlan> {
+) -> Result<PoolPlan, PoolError> {
     if options.alignment == 0 {
-        return None;
+        return Err(PoolError::NoAlignment);
     }
-    match algorithm {
-        Algorithm::Naive => naive(buffers, options),
-        Algorithm::Greedy => greedy(buffers, options),
+    if let Some(index) = buffers.iter().position(|buffer| buffer.pool == Some(0)) {
+        return Err(PoolError::ReservedPool { index });
     }
+    let plan = match planner {
+        PoolPlanner::Naive => naive(buffers, options),
+        PoolPlanner::Greedy => greedy(buffers, options),
+    };
+    plan.ok_or(PoolError::TooLarge)
 }
 
 fn naive(buffers: &[PoolBuffer], options: &PoolOptions) -> Option<PoolPlan> {
-    let mut sizes = options.reserve.clone();
-    sizes.resize(sizes.len().max(2), 0);
+    let reserve = (0..).zip(options.reserve.iter().copied());
+    let mut sizes: BTreeMap<u32, u64> = [(DEFAULT_POOL, 0)].into();
+    sizes.extend(reserve.skip(1));
     let mut slots = Vec::with_capacity(buffers.len());
     for buffer in buffers {
         let pool = buffer.pool.unwrap_or(DEFAULT_POOL);
-        let size = pool_size(&mut sizes, pool);
+        let size = sizes.entry(pool).or_default();
         slots.push(Slot {
             pool,
             offset: *size,
@@ -145,7 +175,7 @@ fn place_all(buffers: &[PoolBuffer], items: &[Item], options: &PoolOptions) -> O
             .or_default();
         places[index] = place(objects, items[index], options.allow_overlapping)?;
     }
-    let mut sizes = vec![0; 2];
+    let mut sizes: BTreeMap<u32, u64> = [(DEFAULT_POOL, 0)].into();
     let mut starts = BTreeMap::new();
     for (&pool, objects) in &pools {
         let reserve = options.reserve.get(usize::try_from(pool).ok()?);
@@ -155,7 +185,7 @@ fn place_all(buffers: &[PoolBuffer], items: &[Item], options: &PoolOptions) -> O
             starts.insert((pool, number), end);
             end = end.checked_add(object.nbytes)?;
         }
-        *pool_size(&mut sizes, pool) = end.checked_add(options.extra_padding)?;
+        sizes.insert(pool, end.checked_add(options.extra_padding)?);
     }
     let slots = buffers.iter().zip(&places).map(|(buffer, place)| {
         let pool = buffer.pool.unwrap_or(DEFAULT_POOL);
@@ -180,14 +210,6 @@ fn processing_order(buffers: &[PoolBuffer]) -> Option<Vec<usize>> {
     let mut order: Vec<usize> = (0..buffers.len()).rev().collect();
     order.sort_by_key(|&index| std::cmp::Reverse(keys[index]));
     Some(order)
-}
-
-fn pool_size(sizes: &mut Vec<u64>, pool: u32) -> &mut u64 {
-    let index = pool as usize;
-    if sizes.len() <= index {
-        sizes.resize(index + 1, 0);
-    }
-    &mut sizes[index]
 }
 
 #[derive(Clone, Copy, Default)]

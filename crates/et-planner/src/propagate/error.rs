@@ -79,3 +79,10 @@ pub enum PropagateError {
     #[error("the new method is wrong: {0}")]
     Wrong(Finding),
 }
+
+impl PropagateError {
+    /// Whether it tells of a fault of this crate rather than of the method.
+    pub fn is_fault(&self) -> bool {
+        matches!(self, Self::Invalid(_) | Self::Wrong(_))
+    }
+}

@@ -108,11 +108,7 @@ impl<'a> Rewrite<'a> {
     }
 
     fn device_calls(&self) -> impl Iterator<Item = (usize, Device)> {
-        let instructions = self
-            .method
-            .chains
-            .iter()
-            .flat_map(|chain| &chain.instructions);
+        let instructions = self.method.instructions();
         instructions.enumerate().filter_map(|(node, instruction)| {
             let Instruction::DelegateCall(DelegateCall { delegate_index, .. }) = instruction else {
                 return None;
@@ -465,7 +461,7 @@ impl<'a> Rewrite<'a> {
     fn operand(&mut self, call: &Call, argument: i32) -> i32 {
         let operand = |value: i32| {
             let host = usize::try_from(value).ok().map(ValueIndex::new)?;
-            i32::try_from(call.operands.get(&host)?.get()).ok()
+            Some(call.operands.get(&host)?.field())
         };
         let on_device = |items: &[i32]| -> Vec<i32> {
             items
@@ -483,7 +479,7 @@ impl<'a> Rewrite<'a> {
         };
         // A list must come after its items, so the old one cannot be pointed at them.
         self.values.push(list);
-        i32::try_from(self.values.len() - 1).unwrap_or(argument)
+        ValueIndex::new(self.values.len() - 1).field()
     }
 }
 
@@ -495,7 +491,7 @@ fn is_static_and_empty(values: &[Value], value: ValueIndex) -> bool {
 
 /// Where among a call's arguments each value comes first; items of lists count with their list.
 fn positions(method: &ExecutionPlan, node: usize) -> BTreeMap<usize, usize> {
-    let mut instructions = method.chains.iter().flat_map(|chain| &chain.instructions);
+    let mut instructions = method.instructions();
     let Some(Instruction::DelegateCall(call)) = instructions.nth(node) else {
         return BTreeMap::new();
     };

@@ -60,8 +60,7 @@ impl Writer {
 
     pub(super) fn copy(&mut self, name: &str, from: ValueIndex, to: ValueIndex) {
         let op_index = self.operator(name);
-        let index = |value: ValueIndex| i32::try_from(value.get()).unwrap_or(i32::MAX);
-        let args = vec![index(from), index(to), index(to)];
+        let args = vec![from.field(), to.field(), to.field()];
         let call = Instruction::KernelCall(KernelCall { op_index, args });
         self.push(call, Step::copy(from, to));
     }
@@ -75,12 +74,12 @@ impl Writer {
             });
             self.operators.len() - 1
         });
-        i32::try_from(index).unwrap_or(i32::MAX)
+        i32::try_from(index).expect("invariant: a file has fewer than 2^31 operators")
     }
 
     /// The new place of a jump from old instruction `from`.
-    fn target(&self, from: usize, old: i32) -> Option<i32> {
-        let to = usize::try_from(old).ok()?;
+    fn target(&self, from: usize, old: i32) -> i32 {
+        let to = usize::try_from(old).expect("invariant: the analysis has checked all jumps");
         let tail = self.loops.get(&to);
         let goes_round = tail.is_some_and(|&tail| (to..=tail).contains(&from));
         let places = if goes_round {
@@ -88,7 +87,7 @@ impl Writer {
         } else {
             &self.entries
         };
-        i32::try_from(*places.get(to)?).ok()
+        i32::try_from(places[to]).expect("invariant: a method has fewer than 2^31 instructions")
     }
 
     /// The method's chain with its jumps and source lines moved along.
@@ -96,8 +95,7 @@ impl Writer {
         let mut instructions = self.instructions.clone();
         for (instruction, &origin) in instructions.iter_mut().zip(&self.origins) {
             if let Instruction::JumpFalseCall(call) = instruction {
-                let old = call.destination_instruction;
-                call.destination_instruction = self.target(origin, old).unwrap_or(old);
+                call.destination_instruction = self.target(origin, call.destination_instruction);
             }
         }
         let stacktrace = old.stacktrace.map(|frames| {

@@ -1,9 +1,11 @@
 //! Methods: instructions, operators, delegates, planned buffers.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Value;
+use crate::device_tag::DeviceTag;
 
 /// A method.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -29,6 +31,80 @@ pub struct ExecutionPlan {
     pub non_const_buffer_sizes: Vec<i64>,
     /// The planned buffers that are not on the CPU; absent in programs that know no devices.
     pub non_const_buffer_device: Option<Vec<NonConstBufferDevice>>,
+}
+
+impl ExecutionPlan {
+    /// The instructions of all chains, one chain after the other.
+    pub fn instructions(&self) -> impl Iterator<Item = &Instruction> + Clone {
+        self.chains.iter().flat_map(|chain| &chain.instructions)
+    }
+
+    /// The operator that a kernel call names; `None` if there is none.
+    pub fn operator(&self, call: &KernelCall) -> Option<&Operator> {
+        self.operators.get(usize::try_from(call.op_index).ok()?)
+    }
+
+    /// Whether the method says on which devices its planned buffers are. One that does not is from an exporter that
+    /// knew no device memory: whatever its values are tagged with, all of it is planned on the CPU.
+    pub fn knows_devices(&self) -> bool {
+        self.non_const_buffer_device.is_some()
+    }
+
+    /// On which devices the planned buffers are.
+    pub fn buffer_devices(&self) -> BufferDevices {
+        let mut devices = BTreeMap::new();
+        for entry in self.non_const_buffer_device.iter().flatten() {
+            if let Ok(memory_id) = u32::try_from(entry.buffer_idx) {
+                let device = DeviceTag::new(entry.device_type, entry.device_index);
+                devices.entry(memory_id).or_insert(device.normal());
+            }
+        }
+        BufferDevices(devices)
+    }
+
+    /// Adds a planned buffer of this many bytes and returns its memory id, which is at least 1. Without a table of
+    /// devices one is made if the buffer is not on the CPU.
+    ///
+    /// `None` if the method has as many buffers as the format holds; it is then as it was.
+    pub fn add_buffer(&mut self, nbytes: i64, device: DeviceTag) -> Option<u32> {
+        let sizes = &mut self.non_const_buffer_sizes;
+        let id = sizes.len().max(1);
+        let buffer_idx = i32::try_from(id).ok()?;
+        // The reserved entry, where there was none.
+        sizes.resize(id, 0);
+        sizes.push(nbytes);
+        if !device.is_cpu() {
+            let entry = NonConstBufferDevice {
+                buffer_idx,
+                device_type: device.device_type,
+                device_index: device.device_index,
+            };
+            self.non_const_buffer_device
+                .get_or_insert_default()
+                .push(entry);
+        }
+        Some(buffer_idx.cast_unsigned())
+    }
+}
+
+/// On which devices the planned buffers of a method are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BufferDevices(BTreeMap<u32, DeviceTag>);
+
+impl BufferDevices {
+    /// The device of a buffer: the CPU unless an entry says otherwise. Of two entries for one buffer the first counts.
+    pub fn of(&self, memory_id: u32) -> DeviceTag {
+        self.0.get(&memory_id).copied().unwrap_or_default()
+    }
+
+    /// The buffers that are not on the CPU, in order.
+    pub fn elsewhere(&self) -> impl Iterator<Item = (u32, DeviceTag)> {
+        let entries = self
+            .0
+            .iter()
+            .map(|(&memory_id, &device)| (memory_id, device));
+        entries.filter(|(_, device)| !device.is_cpu())
+    }
 }
 
 /// How flat inputs and outputs fold back into containers (JSON texts).

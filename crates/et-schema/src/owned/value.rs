@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::device_tag::DeviceTag;
 use crate::scalar_type::ScalarType;
 use crate::view::{Dynamism, TensorLocation};
 
@@ -118,7 +119,7 @@ impl Tensor {
     /// The same tensor on a device, by the format's numbers of type and index.
     #[must_use]
     pub fn on_device(mut self, device_type: i8, device_index: i8) -> Self {
-        self.set_device(device_type, device_index);
+        self.set_device(DeviceTag::new(device_type, device_index));
         self
     }
 
@@ -152,23 +153,25 @@ impl Tensor {
         crate::view::checked_nbytes(self.sizes.iter().copied(), self.scalar_type)
     }
 
-    /// The format's numbers of its device: type and index.
-    pub fn device(&self) -> (i8, i8) {
+    /// Its device.
+    pub fn device(&self) -> DeviceTag {
         self.extra_tensor_info
             .as_ref()
-            .map_or((0, 0), |extra| (extra.device_type, extra.device_index))
+            .map_or(DeviceTag::CPU, |extra| {
+                DeviceTag::new(extra.device_type, extra.device_index)
+            })
     }
 
-    /// Puts it on a device, by the format's numbers of type and index.
+    /// Puts it on a device.
     ///
     /// The table of rare properties is made where it is needed, and kept where it was there.
-    pub fn set_device(&mut self, device_type: i8, device_index: i8) {
-        if self.extra_tensor_info.is_none() && (device_type, device_index) == (0, 0) {
+    pub fn set_device(&mut self, device: DeviceTag) {
+        if self.extra_tensor_info.is_none() && device == DeviceTag::CPU {
             return;
         }
         let extra = self.extra_tensor_info.get_or_insert_default();
-        extra.device_type = device_type;
-        extra.device_index = device_index;
+        extra.device_type = device.device_type;
+        extra.device_index = device.device_index;
     }
 }
 

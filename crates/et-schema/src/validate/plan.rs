@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::Check;
 use super::data::Quoted;
 use super::sink::{Path, Sink};
+use crate::device_tag::DeviceTag;
 use crate::generated::pte;
 use crate::list::List;
 use crate::number::{file_len, mem_index};
@@ -20,9 +21,9 @@ pub(super) struct Plan<'a> {
     pub(super) num_operators: usize,
     pub(super) num_delegates: usize,
     pub(super) buffer_sizes: List<'a, i64>,
-    /// Device of each planned buffer, (0, 0) for the CPU. Shorter than the list of sizes where the
+    /// Device of each planned buffer. Shorter than the list of sizes where the
     /// device table was wrong, never longer.
-    pub(super) devices: Vec<(i8, i8)>,
+    pub(super) devices: Vec<DeviceTag>,
     /// One bit per value: is it an input?
     pub(super) inputs: Bits,
 }
@@ -102,7 +103,7 @@ impl<S: Sink> Check<'_, S> {
     }
 
     /// Planned buffers: sizes, and which device each is on.
-    fn buffers(&mut self, view: PlanView<'_>, path: &Path<'_>) -> Result<Vec<(i8, i8)>, S::Stop> {
+    fn buffers(&mut self, view: PlanView<'_>, path: &Path<'_>) -> Result<Vec<DeviceTag>, S::Stop> {
         let list = path.dot("non_const_buffer_sizes");
         let sizes = view.buffer_sizes();
         if view.table().non_const_buffer_sizes().is_none() {
@@ -128,19 +129,19 @@ impl<S: Sink> Check<'_, S> {
         &mut self,
         view: PlanView<'_>,
         path: &Path<'_>,
-    ) -> Result<Vec<(i8, i8)>, S::Stop> {
+    ) -> Result<Vec<DeviceTag>, S::Stop> {
         let list = path.dot("non_const_buffer_device");
         let num_buffers = view.buffer_sizes().len();
         let mut devices = Vec::new();
         if view.buffer_devices().len() == 0 {
             return Ok(devices);
         }
-        devices.resize(num_buffers, (0, 0));
+        devices.resize(num_buffers, DeviceTag::CPU);
         let mut listed = Bits::new(num_buffers);
         for (index, entry) in tables(view.table().non_const_buffer_device()).enumerate() {
             let path = list.at(index);
             self.newer(&entry._tab, 3, &path)?;
-            let device = (entry.device_type().0, entry.device_index());
+            let device = DeviceTag::new(entry.device_type().0, entry.device_index());
             self.device(&path, device)?;
             let buffer_path = path.dot("buffer_idx");
             let buffer = entry.buffer_idx();
@@ -170,11 +171,11 @@ impl<S: Sink> Check<'_, S> {
     }
 
     /// A device type and index that can be. The index means nothing on the CPU.
-    pub(super) fn device(
-        &mut self,
-        path: &Path<'_>,
-        (device_type, device_index): (i8, i8),
-    ) -> Result<(), S::Stop> {
+    pub(super) fn device(&mut self, path: &Path<'_>, device: DeviceTag) -> Result<(), S::Stop> {
+        let DeviceTag {
+            device_type,
+            device_index,
+        } = device;
         let type_path = path.dot("device_type");
         let index_path = path.dot("device_index");
         match device_type {

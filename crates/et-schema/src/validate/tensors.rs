@@ -3,11 +3,12 @@
 use super::Check;
 use super::plan::Plan;
 use super::sink::{Path, Sink};
+use crate::device_tag::DeviceTag;
 use crate::generated::pte;
 use crate::list::List;
 use crate::problem::Rule;
 use crate::scalar_type::ScalarType;
-use crate::view::{Allocation, Dynamism, TensorLocation, TensorView, device_type_name};
+use crate::view::{Allocation, Dynamism, TensorLocation, TensorView};
 
 /// The most dimensions that a runtime's fixed arrays hold.
 const MAX_RANK: usize = 16;
@@ -278,12 +279,12 @@ impl<S: Sink> Check<'_, S> {
         slot: usize,
         path: &Path<'_>,
     ) -> Result<(), S::Stop> {
-        let wanted = normal(facts.device);
-        let buffer = plan.devices.get(slot).copied().map_or((0, 0), normal);
+        let wanted = facts.device.normal();
+        let buffer = plan.devices.get(slot).copied().unwrap_or_default().normal();
         if wanted == buffer {
             return Ok(());
         }
-        let found = format_args!("{} in a buffer on {}", Device(wanted), Device(buffer));
+        let found = format_args!("{wanted} in a buffer on {buffer}");
         let expected = "a buffer on the tensor's device";
         if plan.view.has_buffer_devices() {
             self.error(Rule::DeviceMismatch, path, found, expected)
@@ -301,7 +302,7 @@ struct Facts<'a> {
     data_buffer_idx: u32,
     extra: Option<pte::ExtraTensorInfo<'a>>,
     location_code: i8,
-    device: (i8, i8),
+    device: DeviceTag,
 }
 
 impl<'a> Facts<'a> {
@@ -318,8 +319,8 @@ impl<'a> Facts<'a> {
             data_buffer_idx: table.data_buffer_idx(),
             extra,
             location_code: extra.map_or(0, |extra| extra.location().0),
-            device: extra.map_or((0, 0), |extra| {
-                (extra.device_type().0, extra.device_index())
+            device: extra.map_or(DeviceTag::CPU, |extra| {
+                DeviceTag::new(extra.device_type().0, extra.device_index())
             }),
         }
     }
@@ -334,27 +335,4 @@ pub(super) struct Shape<'a> {
     pub(super) scalar_type_code: i8,
     pub(super) sizes: Option<List<'a, i32>>,
     pub(super) dim_order: Option<&'a [u8]>,
-}
-
-/// A device as people write it, such as `cuda:0`.
-struct Device((i8, i8));
-
-impl core::fmt::Display for Device {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let (device_type, index) = self.0;
-        match device_type_name(device_type) {
-            Some("CPU") => f.write_str("cpu"),
-            Some(name) => write!(f, "{}:{index}", name.to_ascii_lowercase()),
-            None => write!(f, "device type {device_type}:{index}"),
-        }
-    }
-}
-
-/// The CPU has no index.
-fn normal((device_type, index): (i8, i8)) -> (i8, i8) {
-    if device_type == 0 {
-        (0, 0)
-    } else {
-        (device_type, index)
-    }
 }

@@ -1,6 +1,6 @@
 //! Planning: what a planner makes of a program is written, and read and verified again.
 
-use et_planner::compact::{CompactOptions, compact, shared_buffers};
+use et_planner::compact::{CompactOptions, SharedBuffers, compact_method};
 use et_planner::placement::Limits;
 use et_planner::propagate::{MethodOptions, propagate_method};
 use et_schema::VerifiedProgram;
@@ -18,24 +18,32 @@ pub(super) fn check(bytes: &[u8]) -> Result<Outcome, String> {
         return Ok(Outcome::Refused);
     };
     let mut outcome = Outcome::Accepted;
+    let shared = SharedBuffers::of(&program);
     let mut options = CompactOptions::default();
     options.limits = Limits::nodes(NODES);
     options.repair = true;
     options.reorder = true;
     options.in_place = true;
-    options.frozen = shared_buffers(&program);
     let mut devices = MethodOptions::default();
     devices.limits = Limits::nodes(NODES);
     for method in &mut program.execution_plan {
         let before = planned_nbytes(method);
-        let was_compacted = compact(method, &options, &mut |_, _| {
-            std::ops::ControlFlow::Continue(())
-        });
-        // A repair may need more.
-        if was_compacted.is_err() && planned_nbytes(method) != before {
-            return Err(format!("method {} was changed by an error", method.name));
+        if let Err(error) = compact_method(method, &shared, &options) {
+            if error.is_fault() {
+                return Err(format!("method {} was planned wrong: {error}", method.name));
+            }
+            if planned_nbytes(method) != before {
+                return Err(format!("method {} was changed by an error", method.name));
+            }
+            outcome = Outcome::Partly;
         }
-        if was_compacted.is_err() | propagate_method(method, &devices).is_err() {
+        if let Err(error) = propagate_method(method, &devices) {
+            if error.is_fault() {
+                return Err(format!(
+                    "method {} was propagated wrong: {error}",
+                    method.name
+                ));
+            }
             outcome = Outcome::Partly;
         }
     }

@@ -9,6 +9,7 @@ use et_device::Device;
 use et_planner::compact::{BufferReport, NewOrder};
 use et_planner::placement::Stop;
 use et_planner::propagate::{Copies, MethodReport};
+use et_schema::DeviceTag;
 use et_schema::owned::{ExecutionPlan, Instruction, Program, Tensor, Value};
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -118,19 +119,17 @@ fn search(changed: &Changed, memory_id: usize, nbytes: u64) -> Option<Search> {
 }
 
 fn device_of_buffer(method: &ExecutionPlan, memory_id: usize) -> String {
-    let mut entries = method.non_const_buffer_device.iter().flatten();
-    let entry = entries.find(|entry| usize::try_from(entry.buffer_idx) == Ok(memory_id));
-    entry.map_or("cpu".into(), |entry| {
-        device_name((entry.device_type, entry.device_index))
-    })
+    let memory_id = u32::try_from(memory_id);
+    let device = memory_id.map(|memory_id| method.buffer_devices().of(memory_id));
+    device_name(device.unwrap_or_default())
 }
 
-fn device_name((device_type, index): (i8, i8)) -> String {
-    match Device::from_raw(device_type, index) {
+fn device_name(tag: DeviceTag) -> String {
+    match Device::from_raw(tag.device_type, tag.device_index) {
         Ok(device) if device.is_cpu() => "cpu".into(),
         Ok(device) => device.to_string(),
         // Only a plan that was not touched can hold one.
-        Err(_) => format!("{device_type}:{index}"),
+        Err(_) => tag.to_string(),
     }
 }
 
@@ -228,13 +227,13 @@ fn notes(changed: &Changed) -> Vec<String> {
         ));
     }
     let ends = [
-        (&changed.ends.planned, "has planned memory now"),
+        (&changed.io.planned, "has planned memory now"),
         (
-            &changed.ends.freed,
+            &changed.io.freed,
             "has no planned memory now: the caller gives it",
         ),
         (
-            &changed.ends.kept,
+            &changed.io.declined,
             "stays as it is: other values show its bytes, it is state, or only callers can fill it",
         ),
     ];
@@ -363,9 +362,9 @@ fn method_json(
             .map(|(input, result)| json!({"input": input.get(), "result": result.get()}))
             .collect::<Vec<_>>(),
         "ends": {
-            "planned": numbers(&changed.ends.planned),
-            "freed": numbers(&changed.ends.freed),
-            "kept": numbers(&changed.ends.kept),
+            "planned": numbers(&changed.io.planned),
+            "freed": numbers(&changed.io.freed),
+            "kept": numbers(&changed.io.declined),
         },
         "instruction_origins": changed.origins(),
         "kept_inputs": numbers(&devices.kept_inputs),

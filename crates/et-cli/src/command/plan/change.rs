@@ -5,9 +5,10 @@ use crate::failure;
 use crate::progress::ProgressLine;
 use et_planner::analysis::{Analysis, AnalysisError, Finding, Hints, ValueIndex};
 use et_planner::compact::{
-    BufferReport, CompactError, CompactOptions, CompactReport, NewOrder, compact,
+    BufferReport, CompactError, CompactOptions, CompactReport, NewOrder, SharedBuffers,
+    compact_method_with,
 };
-use et_planner::ends::{EndsError, EndsReport, plan_ends};
+use et_planner::io::{IoError, IoReport, plan_io};
 use et_planner::propagate::{MethodReport, PropagateError, propagate_method};
 use et_schema::owned::{ExecutionPlan, Value};
 use std::collections::BTreeSet;
@@ -26,7 +27,7 @@ pub(super) struct Changed {
     /// The order of instructions, if it is a new one.
     pub(super) order: Option<NewOrder>,
     /// Inputs and outputs whose memory is given otherwise.
-    pub(super) ends: EndsReport,
+    pub(super) io: IoReport,
     /// How long it took.
     pub(super) time: Duration,
 }
@@ -82,7 +83,7 @@ pub(super) enum ChangeError {
     Compact(#[from] CompactError),
     /// Inputs and outputs stay as they are.
     #[error(transparent)]
-    Ends(#[from] EndsError),
+    Io(#[from] IoError),
 }
 
 fn pairs(number: usize) -> String {
@@ -98,7 +99,7 @@ impl ChangeError {
             Self::Planned => "plan.device_planned",
             Self::Propagate(_) => "plan.devices",
             Self::Compact(_) => "plan.compact",
-            Self::Ends(_) => "plan.ends",
+            Self::Io(_) => "plan.ends",
         }
     }
 
@@ -108,22 +109,22 @@ impl ChangeError {
     }
 }
 
-/// Changes a method as requested. Buffers in `frozen` get no new places.
+/// Changes a method as requested. Shared buffers get no new places.
 pub(super) fn change(
     method: &mut ExecutionPlan,
     request: &Request,
-    frozen: &BTreeSet<u32>,
+    shared: &SharedBuffers,
     line: &mut ProgressLine,
 ) -> Result<Changed, ChangeError> {
     let started = Instant::now();
-    let repaired = repair(method, request, frozen, line)?;
-    let ends = plan_ends(method, &request.ends)?;
+    let repaired = repair(method, request, shared, line)?;
+    let io = plan_io(method, &request.io)?;
     let devices = propagate_method(method, &request.of(&method.name))?;
     if devices.was_propagated && request.changes_devices(&method.name) {
         return Err(ChangeError::Planned);
     }
     let compacted = match request.compact_all {
-        true => replan(method, request.compact.clone(), frozen.clone(), line)?,
+        true => replan(method, &request.compact, shared, line)?,
         false => CompactReport::default(),
     };
     Ok(Changed {
@@ -131,7 +132,7 @@ pub(super) fn change(
         repaired,
         compacted: compacted.buffers,
         order: compacted.order,
-        ends,
+        io,
         time: started.elapsed(),
     })
 }
@@ -140,7 +141,7 @@ pub(super) fn change(
 fn repair(
     method: &mut ExecutionPlan,
     request: &Request,
-    frozen: &BTreeSet<u32>,
+    shared: &SharedBuffers,
     line: &mut ProgressLine,
 ) -> Result<Vec<BufferReport>, ChangeError> {
     let audit = Analysis::new(method, &Hints::default())?.audit()?;
@@ -164,10 +165,10 @@ fn repair(
             .collect(),
     };
     let right = (1..count).filter(|buffer| !corrupt.contains(buffer));
-    let frozen = right.chain(frozen.iter().copied()).collect();
     let mut options = request.compact.clone();
+    options.frozen.extend(right);
     (options.reorder, options.in_place) = (false, false);
-    let mut reports = replan(method, options, frozen, line)?.buffers;
+    let mut reports = replan(method, &options, shared, line)?.buffers;
     reports.retain(|report| corrupt.contains(&report.memory_id));
     Ok(reports)
 }
@@ -179,13 +180,12 @@ fn buffer_of(method: &ExecutionPlan, value: ValueIndex) -> Option<u32> {
 
 fn replan(
     method: &mut ExecutionPlan,
-    mut options: CompactOptions,
-    frozen: BTreeSet<u32>,
+    options: &CompactOptions,
+    shared: &SharedBuffers,
     line: &mut ProgressLine,
 ) -> Result<CompactReport, CompactError> {
-    options.frozen = frozen;
     let name = crate::render::name(&method.name);
-    compact(method, &options, &mut |buffer, progress| {
+    compact_method_with(method, shared, options, &mut |buffer, progress| {
         line.show(&format!("{name}, buffer {buffer}"), progress)
     })
 }

@@ -4,8 +4,9 @@ use super::super::solve::limits;
 use crate::args::{self, OnOff, PlanArgs};
 use crate::failure::Failure;
 use crate::options::Methods;
-use et_planner::compact::{Algorithm, CompactOptions};
-use et_planner::ends::EndsOptions;
+use et_planner::compact::CompactOptions;
+use et_planner::io::IoOptions;
+use et_planner::placement::Algorithm;
 use et_planner::propagate::MethodOptions;
 use et_schema::owned::{ExecutionPlan, Program};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,7 @@ pub(super) struct Request {
     /// Find new places for all values.
     pub(super) compact_all: bool,
     /// Who gives the memory of inputs and outputs.
-    pub(super) ends: EndsOptions,
+    pub(super) io: IoOptions,
 }
 
 impl Request {
@@ -45,7 +46,7 @@ impl Request {
                 || args.device_memory == OnOff::Off,
             compact: compact_options(args),
             compact_all: args.compact || args.reorder || args.inplace,
-            ends: ends_options(args),
+            io: io_options(args),
         })
     }
 
@@ -129,9 +130,9 @@ fn compact_options(args: &PlanArgs) -> CompactOptions {
     options
 }
 
-fn ends_options(args: &PlanArgs) -> EndsOptions {
+fn io_options(args: &PlanArgs) -> IoOptions {
     let is_on = |switch: OnOff| switch == OnOff::On;
-    let mut options = EndsOptions::default();
+    let mut options = IoOptions::default();
     options.inputs = args.alloc_inputs.map(is_on);
     options.outputs = args.alloc_outputs.map(is_on);
     options

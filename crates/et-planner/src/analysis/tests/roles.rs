@@ -381,3 +381,32 @@ fn an_output_at_the_place_of_one_branch_is_no_view_of_it() {
     let plan = plan(method);
     roles(&analyse(&plan).steps()[7], &[used], &[out, y], &[]);
 }
+
+#[test]
+fn hints_must_fit_the_method() {
+    let mut method = method();
+    let x = method.input(at(0));
+    let y = method.output(at(16));
+    let delegate = delegate(&mut method);
+    method.delegate_call(delegate, &[x, y]);
+    let plan = plan(method);
+    let with = |delegate: u32, inputs: usize| {
+        let hints = Hints {
+            delegate_inputs: [(delegate, inputs)].into(),
+        };
+        Analysis::new(&plan, &hints).map(drop)
+    };
+    assert_eq!(with(0, 0), Ok(()));
+    assert_eq!(with(0, 1), Ok(()));
+    for inputs in [2, 3, usize::MAX] {
+        let bad = AnalysisError::BadHint {
+            delegate: 0,
+            inputs,
+            arguments: 2,
+        };
+        assert_eq!(with(0, inputs), Err(bad));
+    }
+    let nothing = |delegate| AnalysisError::HintOnNothing { delegate, count: 1 };
+    assert_eq!(with(1, 1), Err(nothing(1)));
+    assert_eq!(with(u32::MAX, 1), Err(nothing(u32::MAX)));
+}

@@ -42,32 +42,36 @@ fn alignment(alignment: u64) -> PoolOptions {
 
 #[track_caller]
 fn check(
-    algorithm: Algorithm,
+    planner: PoolPlanner,
     buffers: &[PoolBuffer],
     options: &PoolOptions,
     slots: &[(u32, u64)],
     sizes: &[u64],
 ) {
-    let plan = plan_pools(algorithm, buffers, options).unwrap();
+    let plan = plan_pools(planner, buffers, options).unwrap();
     let found: Vec<_> = plan
         .slots
         .iter()
         .map(|slot| (slot.pool, slot.offset))
         .collect();
-    assert_eq!((found.as_slice(), plan.sizes.as_slice()), (slots, sizes));
+    // The reference lists pools that nobody asked for, and the reserved one.
+    let expected = (0..).zip(sizes.iter().copied());
+    let expected = expected.filter(|&(pool, nbytes)| pool == 1 || nbytes > 0);
+    let expected = expected.collect();
+    assert_eq!((found.as_slice(), plan.sizes), (slots, expected));
 }
 
 /// Greedy, all in pool 1.
 #[track_caller]
 fn greedy(list: &[(u64, u64, u64)], options: &PoolOptions, offsets: &[u64], sizes: &[u64]) {
     let slots: Vec<_> = offsets.iter().map(|&offset| (1, offset)).collect();
-    check(Algorithm::Greedy, &buffers(list), options, &slots, sizes);
+    check(PoolPlanner::Greedy, &buffers(list), options, &slots, sizes);
 }
 
 #[track_caller]
 fn naive(list: &[(u64, u64, u64)], options: &PoolOptions, offsets: &[u64], sizes: &[u64]) {
     let slots: Vec<_> = offsets.iter().map(|&offset| (1, offset)).collect();
-    check(Algorithm::Naive, &buffers(list), options, &slots, sizes);
+    check(PoolPlanner::Naive, &buffers(list), options, &slots, sizes);
 }
 
 const G03: [(u64, u64, u64); 5] = [(64, 0, 1), (16, 2, 5), (16, 3, 5), (32, 4, 6), (16, 6, 7)];
@@ -140,7 +144,7 @@ fn golden_g09_pools_are_apart() {
     list[3].pool = None;
     let slots = [(1, 16), (3, 16), (3, 0), (1, 0)];
     check(
-        Algorithm::Greedy,
+        PoolPlanner::Greedy,
         &list,
         &reserve(&[]),
         &slots,
@@ -156,7 +160,13 @@ fn golden_g09b_padding_and_reserve_per_pool() {
         ..reserve(&[0, 32])
     };
     let slots = [(1, 32), (3, 16), (3, 0)];
-    check(Algorithm::Greedy, &list, &options, &slots, &[0, 112, 0, 96]);
+    check(
+        PoolPlanner::Greedy,
+        &list,
+        &options,
+        &slots,
+        &[0, 112, 0, 96],
+    );
 }
 
 #[test]
@@ -240,14 +250,20 @@ fn the_worked_device_example_comes_out() {
 
 #[test]
 fn wrapping_sizes_and_alignment_0_are_refused() {
-    for algorithm in [Algorithm::Naive, Algorithm::Greedy] {
+    for planner in [PoolPlanner::Naive, PoolPlanner::Greedy] {
         let huge = buffers(&[(u64::MAX - 16, 0, 1), (u64::MAX - 16, 0, 1)]);
-        assert_eq!(plan_pools(algorithm, &huge, &reserve(&[])), None);
         assert_eq!(
-            plan_pools(algorithm, &buffers(&[(u64::MAX, 0, 1)]), &reserve(&[])),
-            None
+            plan_pools(planner, &huge, &reserve(&[])),
+            Err(PoolError::TooLarge)
         );
-        assert_eq!(plan_pools(algorithm, &[], &alignment(0)), None);
+        assert_eq!(
+            plan_pools(planner, &buffers(&[(u64::MAX, 0, 1)]), &reserve(&[])),
+            Err(PoolError::TooLarge)
+        );
+        assert_eq!(
+            plan_pools(planner, &[], &alignment(0)),
+            Err(PoolError::NoAlignment)
+        );
     }
 }
 
@@ -255,8 +271,23 @@ fn wrapping_sizes_and_alignment_0_are_refused() {
 #[test]
 fn limit_17_planners_do_not_disturb_each_other() {
     let (list, options) = (buffers(&G03), reserve(&[0, 48]));
-    let alone = plan_pools(Algorithm::Greedy, &list, &options);
-    let naive = plan_pools(Algorithm::Naive, &list, &options).unwrap();
-    assert_eq!(plan_pools(Algorithm::Greedy, &list, &options), alone);
-    assert!(naive.sizes[1] > alone.unwrap().sizes[1]);
+    let alone = plan_pools(PoolPlanner::Greedy, &list, &options);
+    let naive = plan_pools(PoolPlanner::Naive, &list, &options).unwrap();
+    assert_eq!(plan_pools(PoolPlanner::Greedy, &list, &options), alone);
+    assert!(naive.sizes[&1] > alone.unwrap().sizes[&1]);
+}
+
+#[test]
+fn pools_of_any_number_cost_no_more_than_others_and_pool_0_is_refused() {
+    let buffer = |pool| PoolBuffer {
+        pool: Some(pool),
+        ..buffers(&[(20, 0, 1)])[0]
+    };
+    for planner in [PoolPlanner::Naive, PoolPlanner::Greedy] {
+        let plan = plan_pools(planner, &[buffer(u32::MAX)], &reserve(&[])).unwrap();
+        assert_eq!(plan.sizes, [(1, 0), (u32::MAX, 32)].into());
+        assert_eq!(plan.slots[0].pool, u32::MAX);
+        let refused = plan_pools(planner, &[buffer(1), buffer(0)], &reserve(&[]));
+        assert_eq!(refused, Err(PoolError::ReservedPool { index: 1 }));
+    }
 }

@@ -92,7 +92,7 @@ impl Rewrite<'_> {
             else {
                 continue;
             };
-            *output = i32::try_from(given.twin.get()).unwrap_or(*output);
+            *output = given.twin.field();
             let planned = self.method.values[host.get()].as_tensor();
             if planned.is_some_and(|tensor| tensor.allocation_info.is_none()) {
                 self.by_caller.insert(given.twin);

@@ -2,8 +2,7 @@
 //! but for numbers: here host values keep theirs, and device values are appended.
 
 use super::*;
-use crate::compact::{CompactOptions, compact};
-use std::ops::ControlFlow;
+use crate::compact::{CompactOptions, SharedBuffers, compact_method};
 
 fn unplanned() -> Tensor {
     Tensor::new(ScalarType::Float, &[2, 2])
@@ -122,7 +121,10 @@ fn program_07_both_skips_and_callers_memory() {
     );
     assert_eq!(method.non_const_buffer_device, None);
     for value in [0, 1, 3] {
-        assert_eq!(method.values[value].as_tensor().unwrap().device(), (1, 0));
+        assert_eq!(
+            method.values[value].as_tensor().unwrap().device(),
+            DeviceTag::new(1, 0)
+        );
         assert_eq!(place_of(&method, value), None);
     }
 }
@@ -253,7 +255,7 @@ fn program_13_two_conditions_are_repaired() {
         repair: true,
         ..CompactOptions::default()
     };
-    compact(&mut method, &options, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    compact_method(&mut method, &SharedBuffers::none(), &options).unwrap();
     assert_eq!(audit(&method), []);
     let place = |value| place_of(&method, value).unwrap().1;
     // Alternatives of one condition may share, results of two may not.

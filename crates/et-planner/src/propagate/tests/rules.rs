@@ -78,7 +78,7 @@ fn limit_23_device_values_share_nothing_with_their_source() {
     };
     assert_eq!(
         (name(0), tensor(&method, 0).device()),
-        (Some("state"), (0, 0))
+        (Some("state"), DeviceTag::CPU)
     );
     let twins = method.values.len() - 3..method.values.len();
     assert!(twins.into_iter().all(|twin| name(twin).is_none()));
@@ -98,18 +98,23 @@ fn a_prop_11_device_values_are_of_the_same_kind_without_a_plan() {
     let (from, to) = (tensor(&method, 1), tensor(&method, 5));
     assert_eq!(
         (to.scalar_type, &to.sizes, &to.dim_order, to.device()),
-        (from.scalar_type, &from.sizes, &from.dim_order, (1, 0))
+        (
+            from.scalar_type,
+            &from.sizes,
+            &from.dim_order,
+            DeviceTag::new(1, 0)
+        )
     );
 }
 
 #[test]
 fn a_prop_12_the_source_stays_on_the_host() {
     let method = check(add("cuda:3"), (2, 1), 0, &[48]);
-    let devices: Vec<(i8, i8)> = (0..6)
+    let devices: Vec<DeviceTag> = (0..6)
         .map(|value| tensor(&method, value).device())
         .collect();
-    assert_eq!(devices[..3], [(0, 0); 3]);
-    assert_eq!(devices[3..], [(1, 3); 3]);
+    assert_eq!(devices[..3], [DeviceTag::CPU; 3]);
+    assert_eq!(devices[3..], [DeviceTag::new(1, 3); 3]);
 }
 
 #[test]
@@ -131,8 +136,8 @@ fn a_prop_24_only_inputs_are_taken_on_the_device() {
     let mut method = sketch.finish();
     let report = propagate_method(&mut method, &skipping(true, false)).unwrap();
     assert_eq!((report.h2d.count, report.kept_inputs.len()), (2, 0));
-    assert_eq!(tensor(&method, 0).device(), (0, 0));
-    assert_eq!(tensor(&method, 2).device(), (1, 0));
+    assert_eq!(tensor(&method, 0).device(), DeviceTag::new(0, 0));
+    assert_eq!(tensor(&method, 2).device(), DeviceTag::new(1, 0));
 }
 
 #[test]
@@ -146,8 +151,8 @@ fn a_prop_22_what_is_no_input_is_still_copied() {
     let mut method = sketch.finish();
     propagate_method(&mut method, &skipping(true, false)).unwrap();
     assert_eq!(instructions(&method), "relu[0,2,2] h2>5 D0[5,1,4] d4>3");
-    assert_eq!(tensor(&method, 0).device(), (0, 0));
-    assert_eq!(tensor(&method, 1).device(), (1, 0));
+    assert_eq!(tensor(&method, 0).device(), DeviceTag::new(0, 0));
+    assert_eq!(tensor(&method, 1).device(), DeviceTag::new(1, 0));
 }
 
 #[test]
@@ -187,7 +192,7 @@ fn limit_25_tags_from_before_do_not_matter() {
         tagged.values[value]
             .as_tensor_mut()
             .unwrap()
-            .set_device(1, 1);
+            .set_device(DeviceTag::new(1, 1));
     }
     let mut plain = two_adds(["cuda:0", "cuda:1"]);
     assert_eq!(run(&mut tagged), run(&mut plain));
@@ -205,7 +210,7 @@ fn a_cfg_01_device_memory_is_on_by_default() {
     let options = MethodOptions::default();
     assert!(options.device_memory);
     assert!(!options.skip_h2d && !options.skip_d2h && !options.reuse_uploads);
-    assert_eq!(options.alignment, 16);
+    assert_eq!(options.alignment.get(), 16);
 }
 
 /// The reference asks only whether there are settings, not what they say (limit 06).
@@ -281,10 +286,10 @@ fn limit_14_shared_state_and_devices_go_together() {
         execution_plan: vec![method("one"), method("two")],
         ..Program::default()
     };
-    let before = crate::compact::shared_buffers(&program);
+    let before = crate::compact::SharedBuffers::of(&program);
     let reports = propagate(&mut program, &ProgramOptions::default()).unwrap();
     assert_eq!(reports[0].buffers[0].memory_id, 3);
-    assert_eq!(crate::compact::shared_buffers(&program), before);
+    assert_eq!(crate::compact::SharedBuffers::of(&program), before);
     for method in &program.execution_plan {
         let place = tensor(method, 0).allocation_info.unwrap();
         assert_eq!((place.memory_id, place.memory_offset), (2, 0));
@@ -332,7 +337,7 @@ fn a_ins_02_tags_on_host_values_are_cleared_and_names_kept() {
     let mut method = sketch.finish();
     run(&mut method);
     let state = tensor(&method, 0);
-    assert_eq!(state.device(), (0, 0));
+    assert_eq!(state.device(), DeviceTag::new(0, 0));
     let name = state.extra_tensor_info.as_ref().unwrap();
     assert_eq!(name.fully_qualified_name.as_deref(), Some("state"));
 }
@@ -417,7 +422,10 @@ fn limit_21_empty_tensors_cross_without_a_copy() {
     run(&mut method);
     assert_eq!(instructions(&method), "h1>5 D0[4,5,3] d3>2");
     let twin = tensor(&method, 4);
-    assert_eq!((twin.device(), twin.allocation_info), ((1, 0), None));
+    assert_eq!(
+        (twin.device(), twin.allocation_info),
+        (DeviceTag::new(1, 0), None)
+    );
 }
 
 #[test]
@@ -503,7 +511,7 @@ fn a_ins_50_numbers_of_host_buffers_never_change() {
 fn a_ins_52_device_values_are_aligned_as_asked() {
     let mut method = add("cuda:0");
     let options = MethodOptions {
-        alignment: 256,
+        alignment: Alignment::new(256).unwrap(),
         ..MethodOptions::default()
     };
     propagate_method(&mut method, &options).unwrap();

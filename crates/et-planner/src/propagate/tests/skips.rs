@@ -13,7 +13,10 @@ fn a_prop_22_skipped_copies_leave_inputs_and_outputs_on_the_device() {
     );
     // Callers give device inputs; the output has memory of its own.
     assert_eq!(method.values[0].as_tensor().unwrap().allocation_info, None);
-    assert_eq!(method.values[0].as_tensor().unwrap().device(), (1, 0));
+    assert_eq!(
+        method.values[0].as_tensor().unwrap().device(),
+        DeviceTag::new(1, 0)
+    );
     assert_eq!(method.non_const_buffer_sizes, [0, 1024, 16]);
 }
 

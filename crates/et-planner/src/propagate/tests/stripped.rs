@@ -32,9 +32,9 @@ fn strip(method: &ExecutionPlan) -> ExecutionPlan {
         };
         let index = i32::try_from(number).unwrap();
         let group = analysis.group(ValueIndex::new(number));
-        let was_on_device = tensor.device().0 != 0;
+        let was_on_device = !tensor.device().is_cpu();
         let is_given = host.iter().any(|(from, to)| *to == index && *from < index);
-        tensor.set_device(0, 0);
+        tensor.set_device(DeviceTag::CPU);
         if tensor.allocation_info.is_none() {
             continue;
         }
@@ -118,7 +118,7 @@ fn stripped_programs_get_the_same_copies_again_or_fewer() {
                 let mut tensors = values
                     .iter()
                     .map(|&value| method.values[usize::try_from(value).unwrap()].as_tensor());
-                tensors.any(|tensor| tensor.is_some_and(|tensor| tensor.device().0 != 0))
+                tensors.any(|tensor| tensor.is_some_and(|tensor| !tensor.device().is_cpu()))
             };
             let options = skipping(on_device(&method.inputs), on_device(&method.outputs));
             let report = propagate_method(&mut again, &options).unwrap();
