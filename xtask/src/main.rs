@@ -17,9 +17,11 @@ mod overhead;
 mod peer;
 mod process;
 mod reference;
+mod release;
 mod schema;
 mod soak;
 mod supply;
+mod targets;
 mod unsafe_code;
 mod workspace;
 
@@ -54,6 +56,10 @@ enum Command {
     Consumers(consumers::Options),
     /// Check the licences and versions of what we depend on, and pack every crate
     Supply,
+    /// Compile everything that is published for other systems and processors
+    Targets(targets::Options),
+    /// Go through the checklist of a release and say of each line whether it holds
+    Release(release::Options),
     /// List all unsafe code with its reasons, or compare its amount with the committed counts
     Unsafe(unsafe_code::Options),
     /// Run every recorded case and compare outputs and device traces
@@ -110,6 +116,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::NoStd => nostd::run(),
         Command::Consumers(options) => consumers::run(&options),
         Command::Supply => supply::run(),
+        Command::Targets(options) => targets::run(&options),
+        Command::Release(options) => release::run(&options),
         Command::Unsafe(options) => unsafe_code::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Inspect(options) => inspect::run(&options),

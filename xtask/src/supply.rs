@@ -205,15 +205,11 @@ fn pack() -> Result<()> {
         "--quiet",
     ]);
     let members = workspace::packages()?;
-    for name in members.keys().filter(|name| !is_published(name)) {
+    let published = workspace::published()?;
+    for name in members.keys().filter(|name| !published.contains(name)) {
         command.args(["--exclude", name]);
     }
     process::run(&mut command)
-}
-
-/// Crates that are published are those in `crates`.
-fn is_published(name: &str) -> bool {
-    workspace::root().join("crates").join(name).is_dir()
 }
 
 #[cfg(test)]

@@ -50,6 +50,14 @@ pub(crate) fn packages() -> Result<BTreeMap<String, Package>> {
     parse_metadata(&text)
 }
 
+/// The members that are published: those in `crates`.
+pub(crate) fn published() -> Result<Vec<String>> {
+    let names = packages()?.into_keys();
+    Ok(names
+        .filter(|name| root().join("crates").join(name).is_dir())
+        .collect())
+}
+
 fn parse_metadata(text: &str) -> Result<BTreeMap<String, Package>> {
     let metadata: Value = serde_json::from_str(text).context("cargo metadata is not JSON")?;
     let packages = metadata["packages"]

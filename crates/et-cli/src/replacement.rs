@@ -2,7 +2,7 @@
 
 use crate::failure::{Blame, Failure};
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
@@ -95,6 +95,7 @@ pub(crate) fn check_target(target: &Path) -> Result<(), Failure> {
 
 #[cfg(unix)]
 fn is_stdout(target: &Path) -> bool {
+    use std::io::IsTerminal;
     use std::os::fd::AsFd;
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     let stdout = io::stdout();

@@ -4,7 +4,7 @@ use crate::failure::{Blame, Failure};
 use et_module::DataSource;
 use et_schema::{ByteSource, FileKind, HEAD_LEN, ReadError, SourceError};
 use std::fs::{File, Metadata};
-use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -111,7 +111,7 @@ pub(crate) fn expect_one_stdin<'a>(
 fn read_stdin() -> io::Result<Vec<u8>> {
     let stdin = io::stdin().lock();
     #[cfg(unix)]
-    if !stdin.is_terminal() {
+    if !io::IsTerminal::is_terminal(&stdin) {
         let stdin = File::from(std::os::fd::AsFd::as_fd(&stdin).try_clone_to_owned()?);
         expect_end(&stdin.metadata()?)?;
     }

@@ -45,6 +45,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(target_endian = "big")]
+compile_error!("elements in files are little-endian, and tensors are read where they lie");
+
 mod access;
 mod arguments;
 mod backend;

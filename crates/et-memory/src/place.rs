@@ -178,7 +178,7 @@ mod tests {
         let base = NonNull::new(core::ptr::without_provenance_mut(usize::MAX)).unwrap();
         let claim = HostSpan::new(base, usize::MAX);
         assert_eq!(claim.subspan(0, 8).unwrap().base(), base);
-        for offset in [1, 2, 1 << 40, usize::MAX - 8] {
+        for offset in [1, 2, usize::MAX / 2, usize::MAX - 8] {
             assert_eq!(claim.subspan(offset, 8), None);
         }
     }
