@@ -3,11 +3,11 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 
-/// Turns that a worker waits for more work before it goes to sleep: some ten microseconds.
+/// Turns that a worker waits for more work, and a caller for the last worker, before it goes to sleep: some ten microseconds.
 const TURNS: u32 = 1000;
 
 /// Threads that help whoever calls [`each`](Self::each). Sharing work takes no block from the heap.
@@ -40,6 +40,8 @@ struct Shared {
     idle: Condvar,
     /// The number of the latest job, to look at without the lock.
     latest: AtomicU64,
+    /// How many workers are at it, to look at without the lock.
+    busy: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -49,6 +51,10 @@ struct State {
     number: u64,
     /// Workers that are at it.
     active: usize,
+    /// Workers that sleep until there is more to do.
+    asleep: usize,
+    /// Whether the caller sleeps until all is done.
+    is_awaited: bool,
     failed: bool,
     stop: bool,
 }
@@ -126,8 +132,12 @@ impl<'a> Waiting<'a> {
         state.failed = false;
         state.number += 1;
         shared.latest.store(state.number, Ordering::Release);
+        let asleep = state.asleep;
         drop(state);
-        shared.wake.notify_all();
+        // Those that are awake see the number.
+        if asleep > 0 {
+            shared.wake.notify_all();
+        }
         Self(shared)
     }
 }
@@ -136,9 +146,16 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         state.job = None;
+        if state.active > 0 {
+            drop(state);
+            spin_until(|| self.0.busy.load(Ordering::Acquire) == 0);
+            state = lock(&self.0.state);
+        }
         while state.active > 0 {
+            state.is_awaited = true;
             state = wait(&self.0.idle, state);
         }
+        state.is_awaited = false;
     }
 }
 
@@ -147,16 +164,13 @@ impl Shared {
     fn work(&self) {
         let mut seen = 0;
         loop {
-            for _ in 0..TURNS {
-                if self.latest.load(Ordering::Acquire) != seen {
-                    break;
-                }
-                std::hint::spin_loop();
-            }
+            spin_until(|| self.latest.load(Ordering::Acquire) != seen);
             let mut state = lock(&self.state);
             while !state.stop && (state.job.is_none() || state.number == seen) {
                 seen = state.number;
+                state.asleep += 1;
                 state = wait(&self.wake, state);
+                state.asleep -= 1;
             }
             if state.stop {
                 return;
@@ -166,6 +180,7 @@ impl Shared {
             };
             seen = state.number;
             state.active += 1;
+            self.busy.store(state.active, Ordering::Release);
             drop(state);
             // SAFETY: the job was there under the lock, where this worker was counted; whoever gave it waits until no
             // worker is counted any more.
@@ -174,7 +189,8 @@ impl Shared {
             let mut state = lock(&self.state);
             state.failed |= done.is_err();
             state.active -= 1;
-            if state.active == 0 {
+            self.busy.store(state.active, Ordering::Release);
+            if state.active == 0 && state.is_awaited {
                 self.idle.notify_all();
             }
         }
@@ -201,6 +217,16 @@ impl fmt::Debug for Workers {
     }
 }
 
+/// Waits for a while.
+fn spin_until(done: impl Fn() -> bool) {
+    for _ in 0..TURNS {
+        if done() {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+}
+
 /// A lock whose data is whole even if a thread panicked with it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -215,8 +241,6 @@ fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
-    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 

@@ -18,7 +18,7 @@ use crate::dims::{self, Sizes};
 use crate::dispatch::{REAL, compute};
 use crate::elementwise::scratch;
 use crate::number::Number;
-use crate::product::Product;
+use crate::product::{MOST_PARTS, PART, Product};
 use crate::view::expect_same_dtype;
 use crate::window::{SPATIAL, Windows, per_dim, spatial, spatial_strides};
 
@@ -42,25 +42,24 @@ pub(crate) struct Plan<'a> {
     pub(crate) output: Layout,
 }
 
-/// The most parts that a convolution is done in.
-const MOST_PARTS: usize = 8;
-
-/// Products that a part should have at least, to be worth waking a thread.
-const PART: usize = 500_000;
-
 impl Plan<'_> {
     /// Channels of the output, counted through the batch.
     fn channels(&self) -> usize {
         self.batch * self.groups * self.out_channels
     }
 
+    /// Whether channels follow each other in the output without gaps, through the batch.
+    fn is_dense(&self) -> bool {
+        let plane = self.windows.windows();
+        self.output.channel == plane
+            && (self.batch == 1 || self.output.batch == plane * self.groups * self.out_channels)
+    }
+
     /// How many parts of the output's channels to do at the same time, if each element is a sum of `terms` products.
     fn parts(&self, terms: usize) -> usize {
         let threads = self.workers.map_or(1, Workers::threads);
         let plane = self.windows.windows();
-        let in_planes = self.output.channel == plane
-            && (self.batch == 1 || self.output.batch == plane * self.groups * self.out_channels);
-        if threads == 1 || !in_planes {
+        if threads == 1 || !self.is_dense() {
             return 1;
         }
         let products = self.channels().saturating_mul(plane).saturating_mul(terms);

@@ -9,7 +9,7 @@ use crate::convert::{as_compute, write_compute};
 use crate::dims::{self, Sizes, Strides, Walk, broadcast_strides, broadcast_strides_of};
 use crate::dispatch::compute;
 use crate::number::{Compute, Number};
-use crate::product::{Extent, Matrix, MatrixMut, Product, Room, scale};
+use crate::product::{Ending, Extent, Matrix, MatrixMut, Product, Room, scale};
 use crate::view::expect_same_dtype;
 
 const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
@@ -200,6 +200,7 @@ fn multiply(context: &mut KernelContext<'_>, job: &Job) -> Result<(), KernelErro
     let plan = Plan::new(context, job)?;
     context.resize(out, &plan.sizes)?;
     let temp = context.temp();
+    let workers = context.environment().workers.as_deref();
     let ([out], [a, b, bias_in]) = context.disjoint([out], [a, b, bias.map_or(a, |(id, _)| id)])?;
     let bias_strides = match bias {
         Some(_) => broadcast_strides(bias_in.meta, &plan.sizes)?,
@@ -214,7 +215,8 @@ fn multiply(context: &mut KernelContext<'_>, job: &Job) -> Result<(), KernelErro
             None => None,
         };
         write_compute::<C>(temp, out, |out| {
-            plan.run(&mut Room::new(temp), &places, out, a, b)?;
+            let mut room = Room::new(temp).shared_by(workers);
+            plan.run(&mut room, &places, out, a, b)?;
             scale(out, C::from_scalar(job.alpha));
             match bias_elements {
                 Some((bias, beta)) => add_bias(out_meta, out, bias, &bias_strides, beta),
@@ -328,6 +330,7 @@ impl Plan {
                 false,
                 left,
                 self.right.of(&b[b_at as usize..]),
+                &Ending::NOTHING,
             )
         })
     }

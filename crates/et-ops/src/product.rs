@@ -1,8 +1,11 @@
 //! Matrix products on slices.
 
 mod blocked;
+mod ending;
 mod lanes;
 mod pack;
+mod row;
+mod share;
 mod slide;
 #[cfg(test)]
 mod tests;
@@ -12,8 +15,15 @@ use et_kernel::{Bool8, KernelError};
 
 use crate::dims::Walk;
 use crate::number::{Compute, Number};
+pub(crate) use ending::{Bias, Ending};
 pub(crate) use pack::Room;
-pub(crate) use slide::{Ending, SLACK, Slide};
+pub(crate) use slide::{Frame, Plane, Slide};
+
+/// The most parts that an operator is done in.
+pub(crate) const MOST_PARTS: usize = 8;
+
+/// Products of two numbers that a part should have at least, to be worth waking a thread.
+pub(crate) const PART: usize = 500_000;
 
 /// A matrix in a slice: element (i, j) is at `i * row_stride + j * column_stride`.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +56,7 @@ impl Extent {
 
 /// A type that products are computed in.
 pub(crate) trait Product: Compute {
-    /// `out = a b`, or `out += a b`.
+    /// `out = a b`, or `out += a b`, with an ending for each element.
     ///
     /// # Errors
     /// If a matrix does not have as many elements as `extent` says, or the scratch memory has no room.
@@ -57,12 +67,14 @@ pub(crate) trait Product: Compute {
         accumulate: bool,
         a: Matrix<'_, Self>,
         b: Matrix<'_, Self>,
+        ending: &Ending<'_, Self>,
     ) -> Result<(), KernelError>;
 
-    /// Makes a plane.
-    fn slide(work: Slide<'_, Self>) {
-        work.plain();
-    }
+    /// Whether there is a [`slide`](Self::slide) that is better than nothing.
+    const SLIDES: bool = false;
+
+    /// Makes planes.
+    fn slide<I: Iterator<Item = Plane>>(_: Slide<'_, Self, I>) {}
 }
 
 /// Fails unless `rows` by `columns` elements are inside of a slice of `len`.
@@ -80,8 +92,12 @@ fn expect_fits<T>(
     out: &MatrixMut<'_, T>,
     a: &Matrix<'_, T>,
     b: &Matrix<'_, T>,
+    ending: &Ending<'_, T>,
 ) -> Result<(), KernelError> {
     let Extent { m, n, k } = extent;
+    if !ending.bias.fits(m, n) {
+        return Err(KernelError::invalid("a bias of too few elements"));
+    }
     expect_inside(
         (m, n),
         (out.row_stride, out.column_stride),
@@ -101,16 +117,19 @@ macro_rules! float_product {
                 accumulate: bool,
                 a: Matrix<'_, Self>,
                 b: Matrix<'_, Self>,
+                ending: &Ending<'_, Self>,
             ) -> Result<(), KernelError> {
-                expect_fits(extent, &out, &a, &b)?;
+                expect_fits(extent, &out, &a, &b, ending)?;
                 if extent.k == 0 {
-                    plain(extent, out, accumulate, a, b);
+                    plain(extent, out, accumulate, a, b, ending);
                     return Ok(());
                 }
-                blocked::multiply(room, extent, out, accumulate, a, b)
+                blocked::multiply(room, extent, out, accumulate, a, b, ending)
             }
 
-            fn slide(work: Slide<'_, Self>) {
+            const SLIDES: bool = true;
+
+            fn slide<I: Iterator<Item = Plane>>(work: Slide<'_, Self, I>) {
                 pulp::Arch::new().dispatch(work);
             }
         }
@@ -129,9 +148,10 @@ macro_rules! plain_product {
                 accumulate: bool,
                 a: Matrix<'_, Self>,
                 b: Matrix<'_, Self>,
+                ending: &Ending<'_, Self>,
             ) -> Result<(), KernelError> {
-                expect_fits(extent, &out, &a, &b)?;
-                plain(extent, out, accumulate, a, b);
+                expect_fits(extent, &out, &a, &b, ending)?;
+                plain(extent, out, accumulate, a, b, ending);
                 Ok(())
             }
         }
@@ -147,6 +167,7 @@ fn plain<T: Compute>(
     accumulate: bool,
     a: Matrix<'_, T>,
     b: Matrix<'_, T>,
+    ending: &Ending<'_, T>,
 ) {
     let Extent { m, n, k } = extent;
     for i in 0..m {
@@ -160,6 +181,9 @@ fn plain<T: Compute>(
                 let term = factor.times(b.elements[l * b.row_stride + j * b.column_stride]);
                 out.elements[at(j)] = out.elements[at(j)].plus(term);
             }
+        }
+        if !ending.is_nothing() {
+            (0..n).for_each(|j| out.elements[at(j)] = ending.of(out.elements[at(j)], i, j));
         }
     }
 }

@@ -7,11 +7,12 @@ use et_kernel::KernelError;
 use et_memory::Arena;
 use smallvec::SmallVec;
 
-use super::{Finish, MOST_PARTS, Plan};
+use super::{Finish, Plan};
 use crate::dims;
 use crate::elementwise::scratch;
 use crate::number::Number;
-use crate::product::{Extent, Matrix, MatrixMut, Product, Room};
+use crate::product::{Extent, MOST_PARTS, Matrix, MatrixMut, Product, Room};
+use crate::simd;
 use crate::window::SPATIAL;
 
 /// Elements of columns that are made at a time, so that they are still in the cache when they are multiplied.
@@ -34,14 +35,12 @@ pub(super) fn run<C: Product>(
         1 => plan.parts(blocks.depth),
         _ => 1,
     };
-    let whole_tiles = plan
-        .out_channels
-        .div_ceil(parts)
-        .next_multiple_of(Extent::TILE_ROWS);
-    let rows = if parts == 1 {
-        plan.out_channels
-    } else {
-        whole_tiles
+    let rows = plan.out_channels.div_ceil(parts);
+    let rows = match parts {
+        1 => rows,
+        // Of few channels no part should have many more than another.
+        _ if rows < 4 * Extent::TILE_ROWS => rows,
+        _ => rows.next_multiple_of(Extent::TILE_ROWS),
     };
     let extent = Extent {
         m: rows,
@@ -167,6 +166,7 @@ impl<C: Product> Rows<'_, C> {
         let (plan, depth) = (self.plan, blocks.depth);
         let source = self.n * plan.input.batch + self.group * plan.in_channels * plan.input.channel;
         let from = &self.from[source..];
+        let ending = self.finish.ending_of(self.own.clone());
         let a = Matrix {
             elements: &self.weight[self.own.start * depth..self.own.end * depth],
             row_stride: depth,
@@ -196,19 +196,12 @@ impl<C: Product> Rows<'_, C> {
                 }
             };
             let start = place(plan, blocks.pixel, first);
-            let strides = [
-                plan.output.channel,
-                blocks.pixel.unwrap_or(plan.output.spatial[2]),
-            ];
             let out = MatrixMut {
                 elements: &mut to[start..],
-                row_stride: strides[0],
-                column_stride: strides[1],
+                row_stride: plan.output.channel,
+                column_stride: blocks.pixel.unwrap_or(plan.output.spatial[2]),
             };
-            C::multiply(room, extent, out, false, a, b)?;
-            let size = [extent.m, extent.n];
-            self.finish
-                .block(&mut to[start..], strides, self.own.start, size);
+            C::multiply(room, extent, out, false, a, b, &ending)?;
             first += count;
         }
         Ok(())
@@ -306,10 +299,6 @@ fn gather_run<C: Number>(plan: &Plan<'_>, run: &mut [C], from: &[C], window: usi
     let from = &from[x * pixel..];
     match windows.stride[2] * pixel {
         1 => run.copy_from_slice(&from[..run.len()]),
-        step => {
-            for (to, from) in run.iter_mut().zip(from.iter().step_by(step)) {
-                *to = *from;
-            }
-        }
+        step => simd::take_every(&from[..(run.len() - 1) * step + 1], step, run),
     }
 }

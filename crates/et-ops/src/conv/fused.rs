@@ -9,6 +9,7 @@ use et_kernel::{
 use super::Plan;
 use super::finish::Finish;
 use crate::number::Compute;
+use crate::simd;
 
 /// A convolution with what follows it.
 pub(super) struct Fused {
@@ -65,13 +66,17 @@ fn fused(context: &PrepareContext<'_>) -> Option<(Fused, usize)> {
     if elements.is_empty() || !context.may_keep(size_of_val(elements) + 4 * channels) {
         return None;
     }
-    let rows = elements.chunks_exact(elements.len() / channels);
-    let scaled = rows.enumerate().flat_map(|(channel, row)| {
+    let row_len = elements.len() / channels;
+    let mut scaled = vec![0.0; elements.len()];
+    let rows = scaled
+        .chunks_exact_mut(row_len)
+        .zip(elements.chunks_exact(row_len));
+    for (channel, (to, row)) in rows.enumerate() {
         let scale = scale(channel);
-        row.iter().map(move |x| (f64::from(*x) * scale) as f32)
-    });
+        simd::map(row, to, |x| (f64::from(x) * scale) as f32);
+    }
     let fused = Fused {
-        weight: scaled.collect(),
+        weight: scaled,
         bias: (0..channels)
             .map(|channel| {
                 let bias = bias.map_or(0.0, |bias| f64::from(bias[channel]));

@@ -4,7 +4,7 @@ use et_kernel::KernelError;
 use et_memory::Arena;
 
 use super::{Plan, scratch_of};
-use crate::product::{Extent, Matrix, MatrixMut, Product, Room};
+use crate::product::{Ending, Extent, Matrix, MatrixMut, Product, Room};
 use crate::window::{SPATIAL, Windows};
 
 /// Bytes of products that are made at a time.
@@ -86,7 +86,7 @@ pub(super) fn run<C: Product>(
                     row_stride: plan.input.channel,
                     column_stride: in_x,
                 };
-                C::multiply(&mut room, extent, out, false, a, b)?;
+                C::multiply(&mut room, extent, out, false, a, b, &Ending::NOTHING)?;
                 add_run(plan, &mut to[target..], columns, count, [z, y, x]);
             }
         }

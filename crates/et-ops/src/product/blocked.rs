@@ -3,12 +3,14 @@
 use std::array;
 
 use et_kernel::KernelError;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
+use super::ending::Ending;
 use super::lanes::{Lanes, count};
 use super::pack::{self, Room};
+use super::row::{self, Row};
 use super::tile::{Dots, ROWS, Target, Tile};
-use super::{Extent, Matrix, MatrixMut};
+use super::{Extent, Matrix, MatrixMut, share};
 
 /// Terms of the sums that are taken at a time: a panel of the right operand is in the fastest cache.
 pub(super) const DEPTH: usize = 384;
@@ -31,7 +33,7 @@ const CROWDED_NBYTES: usize = 1024;
 /// Up to so many rows or columns products of two contiguous operands are taken one by one.
 const ONE_BY_ONE: usize = 16;
 
-/// `out = a b`, or `out += a b`, of matrices that have as many elements as `extent` says.
+/// `out = a b`, or `out += a b`, of matrices that have as many elements as `extent` says, with an ending for each element.
 pub(super) fn multiply<T: Lanes>(
     room: &mut Room<'_, T>,
     extent: Extent,
@@ -39,8 +41,11 @@ pub(super) fn multiply<T: Lanes>(
     accumulate: bool,
     a: Matrix<'_, T>,
     b: Matrix<'_, T>,
+    ending: &Ending<'_, T>,
 ) -> Result<(), KernelError> {
     let job = Job {
+        way: Way::Blocks,
+        ending: *ending,
         extent,
         out,
         accumulate,
@@ -55,17 +60,29 @@ pub(super) fn multiply<T: Lanes>(
     } else {
         job
     };
-    Arch::new().dispatch(Work { room, job })
+    let way = job.way();
+    share::multiply(room, Job { way, ..job })
+}
+
+/// How the sums of a product are made. Parts of a product are made in the same way as the whole, for their sums to be the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way {
+    /// From tiles of copies.
+    Blocks,
+    /// One by one, of operands that both lie in the order of the terms.
+    Dots,
 }
 
 /// A product to compute.
 #[derive(Debug)]
-struct Job<'a, T> {
-    extent: Extent,
-    out: MatrixMut<'a, T>,
-    accumulate: bool,
-    a: Matrix<'a, T>,
-    b: Matrix<'a, T>,
+pub(super) struct Job<'a, T> {
+    pub(super) extent: Extent,
+    pub(super) out: MatrixMut<'a, T>,
+    pub(super) accumulate: bool,
+    pub(super) a: Matrix<'a, T>,
+    pub(super) b: Matrix<'a, T>,
+    pub(super) ending: Ending<'a, T>,
+    pub(super) way: Way,
 }
 
 impl<'a, T> Matrix<'a, T> {
@@ -81,7 +98,7 @@ impl<'a, T> Matrix<'a, T> {
     }
 
     /// What starts at an element.
-    fn from(self, i: usize, j: usize) -> Self {
+    pub(super) fn from(self, i: usize, j: usize) -> Self {
         Matrix {
             elements: &self.elements[i * self.row_stride + j * self.column_stride..],
             ..self
@@ -98,6 +115,22 @@ impl<'a, T> Matrix<'a, T> {
 }
 
 impl<'a, T: Lanes> Job<'a, T> {
+    fn way(&self) -> Way {
+        let Extent { m, n, .. } = self.extent;
+        let runs = self.a.column_stride == 1 && self.b.row_stride == 1;
+        match runs && m.min(n) <= ONE_BY_ONE {
+            true => Way::Dots,
+            false => Way::Blocks,
+        }
+    }
+
+    /// Whether the right operand is read once only, in the order in which it lies.
+    fn is_row(&self, lanes: usize) -> bool {
+        let Extent { m, n, .. } = self.extent;
+        let dense = [self.a, self.b].map(|matrix| matrix.column_stride == 1) == [true; 2];
+        m == 1 && n >= lanes && dense && self.out.column_stride == 1
+    }
+
     /// Whether the transposed product reads its operands in better order, or copies less of them.
     fn is_better_transposed(&self) -> bool {
         let Extent { m, n, .. } = self.extent;
@@ -121,6 +154,25 @@ impl<'a, T: Lanes> Job<'a, T> {
         self.b.column_stride == 1 && self.extent.m <= most
     }
 
+    /// Elements of scratch memory for a part of so many rows and columns: for rows of the left operand, and for panels.
+    pub(super) fn room(&self, extent: Extent) -> [usize; 2] {
+        let Extent { m, n, k } = extent;
+        if matches!(self.way, Way::Dots) {
+            return [0; 2];
+        }
+        let rows = if self.a.column_stride == 1 {
+            0
+        } else {
+            m.min(HEIGHT)
+        };
+        let panels = if self.is_read_in_place() {
+            0
+        } else {
+            n.min(WIDTH)
+        };
+        [rows, panels.max(1).next_multiple_of(pack::WIDEST)].map(|len| len * depth(k))
+    }
+
     /// `out^T = b^T a^T`.
     fn transposed(self) -> Self {
         let Extent { m, n, k } = self.extent;
@@ -134,10 +186,13 @@ impl<'a, T: Lanes> Job<'a, T> {
             accumulate: self.accumulate,
             a: self.b.transposed(),
             b: self.a.transposed(),
+            ending: self.ending.transposed(),
+            way: self.way,
         }
     }
 
-    fn target(&mut self, i: usize, j: usize, accumulate: bool) -> Target<'_, T> {
+    /// For sums that are added to what is there if `accumulate`, and that have all of their terms then if `is_last`.
+    fn target(&mut self, i: usize, j: usize, accumulate: bool, is_last: bool) -> Target<'_, T> {
         let MatrixMut {
             row_stride,
             column_stride,
@@ -149,13 +204,18 @@ impl<'a, T: Lanes> Job<'a, T> {
             column_stride,
             columns: self.extent.n - j,
             accumulate,
+            ending: match is_last && !self.ending.is_nothing() {
+                true => Some(self.ending.from(i, j)),
+                false => None,
+            },
         }
     }
 }
 
-struct Work<'a, 'b, T> {
-    room: &'a mut Room<'b, T>,
-    job: Job<'a, T>,
+/// A product, or a part of one.
+pub(super) struct Work<'a, 'b, T> {
+    pub(super) room: &'a mut Room<'b, T>,
+    pub(super) job: Job<'a, T>,
 }
 
 impl<T: Lanes> WithSimd for Work<'_, '_, T> {
@@ -164,14 +224,45 @@ impl<T: Lanes> WithSimd for Work<'_, '_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
         let Self { room, mut job } = self;
-        let Extent { m, n, .. } = job.extent;
-        let dots = job.a.column_stride == 1 && job.b.row_stride == 1 && m.min(n) <= ONE_BY_ONE;
-        if dots {
-            one_by_one(simd, &mut job);
-            Ok(())
-        } else {
-            blocks(simd, room, &mut job)
+        match job.way {
+            Way::Dots => one_by_one(simd, &mut job),
+            Way::Blocks if job.is_row(count::<T, S>()) => one_row(simd, &mut job),
+            Way::Blocks => return blocks(simd, room, &mut job),
         }
+        Ok(())
+    }
+}
+
+/// Terms that are taken at a time.
+fn depth(terms: usize) -> usize {
+    terms.div_ceil(terms.div_ceil(DEPTH))
+}
+
+/// A single row; the sums are those that [`blocks`] would make.
+fn one_row<T: Lanes, S: Simd>(simd: S, job: &mut Job<'_, T>) {
+    let Extent { n, k, .. } = job.extent;
+    let (depth, lanes) = (depth(k), count::<T, S>());
+    let mut j = 0;
+    while j < n {
+        // What is left for the last piece fills a vector.
+        let columns = match n - j {
+            rest if rest <= row::SUMS => rest,
+            rest if rest < row::SUMS + lanes => row::SUMS - lanes,
+            _ => row::SUMS,
+        };
+        for l in (0..k).step_by(depth) {
+            let deep = depth.min(k - l);
+            let (a, b) = (job.a.from(0, l), job.b.from(l, j));
+            let target = job.target(0, j, job.accumulate || l > 0, l + deep == k);
+            simd.vectorize(Row {
+                left: &a.elements[..deep],
+                right: b.elements,
+                stride: b.row_stride,
+                columns,
+                target,
+            });
+        }
+        j += columns;
     }
 }
 
@@ -211,7 +302,7 @@ fn dots<T: Lanes, S: Simd, const R: usize, const C: usize>(
     simd.vectorize(Dots::<T, R, C> {
         rows: array::from_fn(|r| &a.elements[(i + r) * a.row_stride..][..k]),
         columns: array::from_fn(|c| &b.elements[(j + c) * b.column_stride..][..k]),
-        target: job.target(i, j, accumulate),
+        target: job.target(i, j, accumulate, true),
     });
     R
 }
@@ -282,7 +373,7 @@ fn blocks<T: Lanes, S: Simd>(
     let (a, b) = (job.a, job.b);
     let (lanes, in_place) = (count::<T, S>(), job.is_read_in_place());
     let is_spread = a.column_stride != 1;
-    let depth = k.div_ceil(k.div_ceil(DEPTH));
+    let depth = depth(k);
     let row_len = if is_spread { HEIGHT.min(m) } else { 0 };
     let panel_len = if in_place {
         lanes
@@ -293,7 +384,6 @@ fn blocks<T: Lanes, S: Simd>(
     let (row_room, panel_room) = room.parts();
     for l in (0..k).step_by(depth) {
         let deep = depth.min(k - l);
-        let accumulate = job.accumulate || l > 0;
         for j in (0..n).step_by(WIDTH) {
             let wide = WIDTH.min(n - j);
             let right = b.from(l, j);
@@ -319,7 +409,7 @@ fn blocks<T: Lanes, S: Simd>(
                     pack::rows(row_room, a.from(i, l), high, deep);
                     (rows.elements, rows.stride) = (&*row_room, deep);
                 }
-                strips(simd, job, [i, j], high, rows, &block, accumulate);
+                strips(simd, job, [i, j], high, rows, &block, l);
             }
         }
     }
@@ -335,7 +425,7 @@ fn widest(rows: usize) -> usize {
     }
 }
 
-/// All tiles of a block of rows and a block of columns.
+/// All tiles of a block of rows and a block of columns, for the terms from `first` on.
 fn strips<T: Lanes, S: Simd>(
     simd: S,
     job: &mut Job<'_, T>,
@@ -343,14 +433,16 @@ fn strips<T: Lanes, S: Simd>(
     high: usize,
     rows: Rows<'_, T>,
     block: &Block<'_, T>,
-    accumulate: bool,
+    first: usize,
 ) {
+    let accumulate = job.accumulate || first > 0;
+    let is_last = first + block.deep == job.extent.k;
     let mut column = 0;
     while column < block.wide {
         let (panel, vectors) = block.panel(column);
         let mut row = 0;
         while row < high {
-            let target = job.target(i + row, j + column, accumulate);
+            let target = job.target(i + row, j + column, accumulate, is_last);
             let rows = Rows {
                 elements: &rows.elements[row * rows.stride..],
                 ..rows

@@ -12,6 +12,7 @@ pub(crate) trait Lanes: Compute + Pod {
 
     fn splat<S: Simd>(simd: S, x: Self) -> Self::Vector<S>;
     fn add<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    fn multiply<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
     /// `a b + c`, rounded once where the machine does that as fast.
     fn multiply_add<S: Simd>(
         simd: S,
@@ -37,7 +38,7 @@ pub(super) const fn count<T: Lanes, S: Simd>() -> usize {
 }
 
 macro_rules! lanes {
-    ($rust:ty, $vector:ident, $splat:ident, $add:ident, $multiply_add:ident, $less:ident, $select:ident, $sum:ident, $vectors:ident, $vectors_mut:ident) => {
+    ($rust:ty, $vector:ident, $splat:ident, $add:ident, $multiply:ident, $multiply_add:ident, $less:ident, $select:ident, $sum:ident, $vectors:ident, $vectors_mut:ident) => {
         impl Lanes for $rust {
             type Vector<S: Simd> = S::$vector;
 
@@ -49,6 +50,11 @@ macro_rules! lanes {
             #[inline(always)]
             fn add<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
                 simd.$add(a, b)
+            }
+
+            #[inline(always)]
+            fn multiply<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$multiply(a, b)
             }
 
             #[inline(always)]
@@ -94,6 +100,7 @@ lanes!(
     f32s,
     splat_f32s,
     add_f32s,
+    mul_f32s,
     mul_add_e_f32s,
     less_than_f32s,
     select_f32s,
@@ -106,6 +113,7 @@ lanes!(
     f64s,
     splat_f64s,
     add_f64s,
+    mul_f64s,
     mul_add_e_f64s,
     less_than_f64s,
     select_f64s,

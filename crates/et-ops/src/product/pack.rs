@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use et_kernel::{Element, KernelError};
+use et_kernel::{Element, KernelError, Workers};
 use et_memory::Arena;
 
 use super::blocked::{DEPTH, HEIGHT, WIDTH};
-use super::{Extent, Matrix};
+use super::{Extent, MOST_PARTS, Matrix, PART};
 use crate::elementwise::scratch;
 
 /// Scratch memory that the products of one operator share, made when it is needed.
@@ -14,6 +14,8 @@ use crate::elementwise::scratch;
 pub(crate) struct Room<'a, T> {
     /// Where more comes from, if it may grow.
     temp: Option<&'a Arena>,
+    /// Threads that help.
+    workers: Option<&'a Workers>,
     rows: &'a mut [T],
     panels: &'a mut [T],
 }
@@ -22,15 +24,38 @@ impl<'a, T: Element> Room<'a, T> {
     pub(crate) fn new(temp: &'a Arena) -> Self {
         Self {
             temp: Some(temp),
+            workers: None,
             rows: &mut [],
             panels: &mut [],
         }
+    }
+
+    /// The same, for products that threads share.
+    pub(crate) fn shared_by(mut self, workers: Option<&'a Workers>) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// The threads that share products, and where their scratch memory comes from.
+    pub(super) fn sharing(&self) -> Option<(&'a Workers, &'a Arena)> {
+        self.workers.zip(self.temp)
+    }
+
+    /// How many parts of a product to make at the same time.
+    pub(super) fn parts_of(&self, extent: Extent) -> usize {
+        let threads = self.workers.map_or(1, Workers::threads);
+        if threads == 1 {
+            return 1;
+        }
+        let products = extent.m.saturating_mul(extent.n).saturating_mul(extent.k);
+        (products / PART).min(threads).clamp(1, MOST_PARTS)
     }
 
     /// Room in pieces of at least [`most`](Self::most) elements, which does not grow: it may be made on another thread.
     pub(crate) fn lent([rows, panels]: [&'a mut [T]; 2]) -> Self {
         Self {
             temp: None,
+            workers: None,
             rows,
             panels,
         }
@@ -75,7 +100,7 @@ fn grow<'a, T: Element>(
 }
 
 /// No vector holds more elements.
-const WIDEST: usize = 64;
+pub(super) const WIDEST: usize = 64;
 
 /// Elements of a row that are copied at a time, so that columns in one piece are read in pieces too.
 const RUN: usize = 16;

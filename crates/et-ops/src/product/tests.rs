@@ -1,9 +1,12 @@
 //! Products against sums of `f64`, for sizes around the edges of tiles and blocks.
 
+use std::num::NonZeroUsize;
+
+use et_kernel::Workers;
 use et_memory::Arena;
 use proptest::prelude::*;
 
-use super::{Extent, Matrix, MatrixMut, Product, Room};
+use super::{Bias, Ending, Extent, Frame, Matrix, MatrixMut, Plane, Product, Room, Slide};
 
 /// How the elements of a matrix lie.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +101,21 @@ fn check_with<T: Real>(
     let [a_row, a_column, _] = a_order.strides(m, k);
     let [b_row, b_column, _] = b_order.strides(k, n);
     let [out_row, out_column, _] = out_order.strides(m, n);
+    let (row_bias, column_bias) = (
+        filled::<T>(m, 1, Order::Rows, 4),
+        filled::<T>(n, 1, Order::Rows, 5),
+    );
+    let (kind, bounds) = ((m + n + k) % 4, [-40.5, 60.0]);
+    let ending = Ending {
+        bias: match kind {
+            0 => Bias::Rows(&row_bias),
+            1 => Bias::Columns(&column_bias),
+            _ => Bias::Nothing,
+        },
+        low: T::new(bounds[0]),
+        high: T::new(bounds[1]),
+    };
+    let ending = if kind == 3 { Ending::NOTHING } else { ending };
     T::multiply(
         room,
         extent,
@@ -117,6 +135,7 @@ fn check_with<T: Real>(
             row_stride: b_row,
             column_stride: b_column,
         },
+        &ending,
     )
     .unwrap();
     let mut expected = before;
@@ -126,7 +145,17 @@ fn check_with<T: Real>(
                 .map(|l| a[i * a_row + l * a_column].get() * b[l * b_row + j * b_column].get());
             let to = &mut expected[i * out_row + j * out_column];
             let start = if accumulate { to.get() } else { 0.0 };
-            *to = T::new(start + terms.sum::<f64>());
+            let sum = start + terms.sum::<f64>();
+            let found = match kind {
+                0 => sum + row_bias[i].get(),
+                1 => sum + column_bias[j].get(),
+                _ => sum,
+            };
+            *to = T::new(if kind == 3 {
+                found
+            } else {
+                found.clamp(bounds[0], bounds[1])
+            });
         }
     }
     for (at, (found, expected)) in out.iter().zip(&expected).enumerate() {
@@ -223,7 +252,15 @@ fn matrices_that_reach_beyond_their_elements_are_refused() {
             column_stride: 1,
         };
         let mut room = Room::new(&arena);
-        f32::multiply(&mut room, extent(4, 4, 4), to, false, matrix(a), matrix(b))
+        f32::multiply(
+            &mut room,
+            extent(4, 4, 4),
+            to,
+            false,
+            matrix(a),
+            matrix(b),
+            &Ending::NOTHING,
+        )
     };
     assert!(run(16, 16, 16).is_ok());
     assert!(run(15, 16, 16).is_err());
@@ -246,7 +283,18 @@ fn scratch_memory_without_room_is_an_error() {
         column_stride: 1,
     };
     let mut room = Room::new(&arena);
-    assert!(f32::multiply(&mut room, extent(30, 30, 30), to, false, matrix, matrix).is_err());
+    assert!(
+        f32::multiply(
+            &mut room,
+            extent(30, 30, 30),
+            to,
+            false,
+            matrix,
+            matrix,
+            &Ending::NOTHING
+        )
+        .is_err()
+    );
 }
 
 #[test]
@@ -260,6 +308,143 @@ fn scratch_memory_is_shared_and_bounded() {
     assert!(used > 0 && used <= 4 * 64 * 64 * 4, "{used}");
     check_with::<f32>(&mut room, extent(60, 60, 60), [Order::Rows; 3], false);
     assert_eq!(arena.used(), used);
+}
+
+/// Two planes by definition, and as they are made.
+#[track_caller]
+fn check_slide([height, width]: [usize; 2], [kernel, stride, padding, dilation]: [usize; 4]) {
+    let size = |len: usize| {
+        Some((len + 2 * padding).checked_sub((kernel - 1) * dilation + 1)? / stride + 1)
+    };
+    let (Some(rows), Some(columns)) = (size(height), size(width)) else {
+        return;
+    };
+    let from = filled::<f32>(2 * height, width, Order::Rows, 1);
+    let factors = filled::<f32>(2 * kernel, kernel, Order::Rows, 2);
+    let bias = [0.5, -1.0];
+    let mut frame = Frame::new([height, width], [rows, columns]);
+    (frame.kernel, frame.stride) = ([kernel; 2], [stride; 2]);
+    (frame.padding, frame.dilation) = ([padding; 2], [dilation; 2]);
+    let frame = frame.sized().unwrap();
+    let mut to = vec![0f32; 2 * rows * columns];
+    f32::slide(Slide {
+        frame: &frame,
+        planes: (0..2).map(|channel| Plane {
+            channel,
+            source: channel * height * width,
+            target: channel * rows * columns,
+        }),
+        from: &from,
+        to: &mut to,
+        factors: &factors,
+        ending: Ending {
+            bias: Bias::Rows(&bias),
+            low: -9.0,
+            high: 9.5,
+        },
+        room: &mut vec![f32::NAN; frame.room()],
+        dense: true,
+    });
+    for (at, found) in to.iter().enumerate() {
+        let (channel, y, x) = (at / columns / rows, at / columns % rows, at % columns);
+        let mut sum = bias[channel];
+        for tap in 0..kernel * kernel {
+            let place = |at: usize, tap: usize, len: usize| {
+                (at * stride + tap * dilation)
+                    .checked_sub(padding)
+                    .filter(|at| *at < len)
+            };
+            let (y, x) = (
+                place(y, tap / kernel, height),
+                place(x, tap % kernel, width),
+            );
+            if let (Some(y), Some(x)) = (y, x) {
+                let factor = factors[channel * kernel * kernel + tap];
+                sum += factor * from[(channel * height + y) * width + x];
+            }
+        }
+        assert_eq!(
+            *found,
+            sum.clamp(-9.0, 9.5),
+            "{height} {width} {frame:?} at {at}"
+        );
+    }
+}
+
+#[test]
+fn planes_are_what_their_definition_says() {
+    for width in 1..=40 {
+        for height in [1, 2, 7, 13] {
+            for stride in 1..=3 {
+                check_slide([height, width], [3, stride, 1, 1]);
+                check_slide([height, width], [5, stride, 2, 1]);
+                check_slide([height, width], [2, stride, 0, 2]);
+                check_slide([height, width], [3, stride, 2, 1]);
+            }
+        }
+    }
+    // Several strips.
+    for stride in 1..=4 {
+        check_slide([61, 150], [3, stride, 1, 1]);
+        check_slide([61, 151], [5, stride, 3, 1]);
+        check_slide([61, 150], [3, stride, 4, 3]);
+        check_slide([40, 1100], [3, stride, 1, 1]);
+    }
+}
+
+/// Sums that rounding makes depend on the order of the terms.
+#[test]
+fn products_do_not_depend_on_threads() {
+    let numbers = |n: usize, seed: usize| -> Vec<f32> {
+        (0..n)
+            .map(|i| ((i * 7919 + seed) % 1013) as f32 / 977.0 - 0.5)
+            .collect()
+    };
+    let run = |extent: Extent, a: [usize; 2], b: [usize; 2], out: [usize; 2], workers| {
+        let Extent { m, n, k } = extent;
+        let (left, right, arena) = (numbers(m * k, 3), numbers(k * n, 5), Arena::new());
+        let mut elements = vec![0f32; m * n];
+        let [to, a, b] = [out, a, b];
+        let to = MatrixMut {
+            elements: &mut elements,
+            row_stride: to[0],
+            column_stride: to[1],
+        };
+        let [a, b] =
+            [(&left, a), (&right, b)].map(|(elements, [row_stride, column_stride])| Matrix {
+                elements,
+                row_stride,
+                column_stride,
+            });
+        let mut room = Room::new(&arena).shared_by(workers);
+        f32::multiply(&mut room, extent, to, false, a, b, &Ending::NOTHING).unwrap();
+        elements
+    };
+    let workers = [2, 3, 9].map(|n| Workers::new(NonZeroUsize::new(n).unwrap()).unwrap());
+    for (m, n, k) in [
+        (1, 1500, 900),
+        (1, 1030, 1300),
+        (40, 200, 400),
+        (17, 300, 500),
+        (700, 3, 800),
+        (130, 96, 400),
+        (64, 1, 40_000),
+    ] {
+        for a in [[k, 1], [1, m]] {
+            for b in [[n, 1], [1, k]] {
+                for out in [[n, 1], [1, m]] {
+                    let alone = run(extent(m, n, k), a, b, out, None);
+                    for workers in &workers {
+                        let shared = run(extent(m, n, k), a, b, out, Some(workers));
+                        assert!(
+                            alone == shared,
+                            "{m} {n} {k} {a:?} {b:?} {out:?} {workers:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
 }
 
 proptest! {

@@ -7,6 +7,7 @@
 use pulp::bytemuck::cast_slice;
 use pulp::{Simd, WithSimd};
 
+use super::ending::{Bias, Ending, ended};
 use super::lanes::{Lanes, count};
 
 /// Rows of the largest tile.
@@ -22,6 +23,8 @@ pub(super) struct Target<'a, T> {
     /// Columns that exist; the tile's others are left out.
     pub(super) columns: usize,
     pub(super) accumulate: bool,
+    /// For sums that are whole.
+    pub(super) ending: Option<Ending<'a, T>>,
 }
 
 /// `R` rows by `V` vectors of columns.
@@ -70,29 +73,72 @@ impl<T: Lanes, const R: usize, const V: usize> Tile<'_, T, R, V> {
 }
 
 impl<T: Lanes> Target<'_, T> {
+    /// What begins at a later column.
     #[inline(always)]
-    fn put<S: Simd, const R: usize, const V: usize>(self, simd: S, sums: &[[T::Vector<S>; V]; R]) {
+    pub(super) fn at_column(&mut self, column: usize) -> Target<'_, T> {
+        Target {
+            elements: &mut self.elements[column * self.column_stride..],
+            columns: self.columns - column,
+            ending: self.ending.map(|ending| ending.from(0, column)),
+            ..*self
+        }
+    }
+
+    /// Stores one sum.
+    #[inline(always)]
+    pub(super) fn put_one(&mut self, sum: T, row: usize, column: usize) {
+        let to = &mut self.elements[row * self.row_stride + column * self.column_stride];
+        let sum = if self.accumulate { to.plus(sum) } else { sum };
+        *to = match &self.ending {
+            Some(ending) => ending.of(sum, row, column),
+            None => sum,
+        };
+    }
+
+    #[inline(always)]
+    pub(super) fn put<S: Simd, const R: usize, const V: usize>(
+        self,
+        simd: S,
+        sums: &[[T::Vector<S>; V]; R],
+    ) {
         let width = V * count::<T, S>();
         if self.column_stride != 1 || self.columns < width {
             return self.put_each(simd, sums);
         }
-        for (i, sums) in sums.iter().enumerate() {
+        let bounds = match &self.ending {
+            Some(ending) => [T::splat(simd, ending.low), T::splat(simd, ending.high)],
+            None => [T::splat(simd, T::zero()); 2],
+        };
+        let mut biases = [T::splat(simd, T::zero()); V];
+        if let Some(Bias::Columns(columns)) = self.ending.as_ref().map(|ending| ending.bias) {
+            let (columns, _) = T::vectors::<S>(&columns[..width]);
+            biases.copy_from_slice(&columns[..V]);
+        }
+        for i in 0..R {
             let row = &mut self.elements[i * self.row_stride..][..width];
             let (row, _) = T::vectors_mut::<S>(row);
-            for v in 0..V {
-                row[v] = if self.accumulate {
-                    T::add(simd, row[v], sums[v])
-                } else {
-                    sums[v]
-                };
+            let mut sums = sums[i];
+            if self.accumulate {
+                for v in 0..V {
+                    sums[v] = T::add(simd, row[v], sums[v]);
+                }
             }
+            if let Some(ending) = &self.ending {
+                if let Bias::Rows(rows) = ending.bias {
+                    biases = [T::splat(simd, rows[i]); V];
+                }
+                for v in 0..V {
+                    sums[v] = ended::<T, S>(simd, sums[v], biases[v], bounds);
+                }
+            }
+            row[..V].copy_from_slice(&sums);
         }
     }
 
     /// One by one, for places that are no vectors.
     #[inline(always)]
     fn put_each<S: Simd, const R: usize, const V: usize>(
-        self,
+        mut self,
         simd: S,
         sums: &[[T::Vector<S>; V]; R],
     ) {
@@ -103,21 +149,9 @@ impl<T: Lanes> Target<'_, T> {
                 stored[i][v] = sums[i][v];
             }
         }
-        let columns = self.columns.min(V * count::<T, S>());
-        if self.column_stride == 1 {
+        for j in 0..self.columns.min(V * count::<T, S>()) {
             for i in 0..R {
-                let row = &mut self.elements[i * self.row_stride..][..columns];
-                for (to, sum) in row.iter_mut().zip(cast_slice(&stored[i])) {
-                    *to = if self.accumulate { to.plus(*sum) } else { *sum };
-                }
-            }
-            return;
-        }
-        for j in 0..columns {
-            let column = &mut self.elements[j * self.column_stride..];
-            for i in 0..R {
-                let (to, sum) = (&mut column[i * self.row_stride], cast_slice(&stored[i])[j]);
-                *to = if self.accumulate { to.plus(sum) } else { sum };
+                self.put_one(cast_slice(&stored[i])[j], i, j);
             }
         }
     }
@@ -134,7 +168,7 @@ impl<T: Lanes, const R: usize, const C: usize> WithSimd for Dots<'_, T, R, C> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(mut self, simd: S) {
         let len = self.rows[0].len();
         let whole = len / count::<T, S>();
         let mut rows = [T::vectors::<S>(&[]); R];
@@ -162,13 +196,7 @@ impl<T: Lanes, const R: usize, const C: usize> WithSimd for Dots<'_, T, R, C> {
                 for (a, b) in rows[i].1.iter().zip(columns[j].1) {
                     sum = sum.plus(a.times(*b));
                 }
-                let to = i * self.target.row_stride + j * self.target.column_stride;
-                let to = &mut self.target.elements[to];
-                *to = if self.target.accumulate {
-                    to.plus(sum)
-                } else {
-                    sum
-                };
+                self.target.put_one(sum, i, j);
             }
         }
     }

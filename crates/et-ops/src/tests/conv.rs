@@ -236,6 +236,34 @@ fn wide_images_channel_by_channel() {
 }
 
 #[test]
+fn small_images_channel_by_channel() {
+    for edge in 1..=18 {
+        for (kernel, stride, padding) in [
+            (3, 1, 1),
+            (3, 2, 1),
+            (5, 1, 2),
+            (5, 2, 2),
+            (3, 2, 2),
+            (3, 4, 1),
+        ] {
+            check(&Case {
+                batch: 1,
+                groups: 3,
+                channels: [1, 2],
+                size: [edge, 19 - edge],
+                kernel: [kernel; 2],
+                stride: [stride; 2],
+                padding: [padding; 2],
+                dilation: [1, 1],
+                transposed: false,
+                channels_last: false,
+                bias: true,
+            });
+        }
+    }
+}
+
+#[test]
 fn more_windows_than_are_made_at_a_time() {
     for (transposed, channels_last) in [(false, false), (false, true), (true, false), (true, true)]
     {
