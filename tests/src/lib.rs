@@ -6,12 +6,10 @@ mod compare;
 mod npy;
 pub mod rules;
 mod simulation;
-mod tally;
 mod trace;
 
 pub use case::{Case, Run};
 pub use simulation::Simulation;
-pub use tally::{Copies, Tally};
 pub use trace::{Recorder, first_difference};
 
 // The operators of the recorded programs.

@@ -5,16 +5,19 @@
     reason = "helpers of tests are tests"
 )]
 
-use et_kernel::{ScalarType, Tensor, TensorMeta};
+use std::sync::Arc;
+
+use et_device::CopyCounts;
+use et_kernel::{CopiesByOrigin, CopyMeter, ScalarType, Tensor, TensorMeta};
 use et_module::{Error, Handover, Module, Value};
-use et_tests::{Case, Copies, Run, Simulation, Tally};
+use et_tests::{Case, Run, Simulation};
 
 /// Inputs and outputs of both methods: token, position, and the two caches.
 const VALUES: usize = 4;
 
 struct Bench {
     simulation: Simulation,
-    tally: std::sync::Arc<Tally>,
+    copies: Arc<CopyMeter>,
     case: Case,
     runs: Vec<Run>,
 }
@@ -22,13 +25,14 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let simulation = Simulation::new();
-        let tally = Tally::new(&simulation.devices);
+        let devices = Arc::clone(&simulation.devices);
+        let copies = Arc::new(CopyMeter::new(move || devices.counters().copies()));
         let case = Case::fixture("dev_lm_resident");
         let runs = case.runs();
         assert_eq!(runs.len(), 7, "a prompt and six steps");
         Self {
-            simulation: simulation.watched_by(tally.clone()),
-            tally,
+            simulation: simulation.watched_by(copies.clone()),
+            copies,
             case,
             runs,
         }
@@ -48,7 +52,7 @@ fn token(value: &Value) -> i64 {
 }
 
 /// The tokens of every step, and the copies of the last one.
-fn resident(bench: &Bench) -> Result<(Vec<i64>, Copies, Copies), Error> {
+fn resident(bench: &Bench) -> Result<(Vec<i64>, CopiesByOrigin), Error> {
     let environment = &bench.simulation.environment;
     let program = bench.module().program().clone();
     let mut prefill = program.load_method("prefill", environment)?;
@@ -68,8 +72,8 @@ fn resident(bench: &Bench) -> Result<(Vec<i64>, Copies, Copies), Error> {
             Handover::Exchanged
         );
     }
-    let mut last = (Copies::default(), Copies::default());
-    bench.tally.take();
+    let mut last = CopiesByOrigin::default();
+    bench.copies.take();
     for step in 1..bench.runs.len() {
         decode.execute()?;
         decode.output_into(0, &mut token)?;
@@ -77,31 +81,34 @@ fn resident(bench: &Bench) -> Result<(Vec<i64>, Copies, Copies), Error> {
         for value in 0..VALUES {
             assert_eq!(decode.feed_back(value, value)?, Handover::Exchanged);
         }
-        last = bench.tally.take();
-        let (outside, inside) = last;
+        last = bench.copies.take();
+        let (outside, inside) = (last.outside_delegates(), last.delegate);
         println!("resident step {step}: {outside:?}; inside of the delegate {inside:?}");
         assert_eq!(outside, ONE_TOKEN);
     }
-    Ok((tokens, last.0, last.1))
+    Ok((tokens, last))
 }
 
 /// The sampled token comes to the host, and nothing else moves.
-const ONE_TOKEN: Copies = Copies {
+const ONE_TOKEN: CopyCounts = CopyCounts {
     host_to_device: 0,
+    host_to_device_bytes: 0,
     device_to_host: 1,
     device_to_host_bytes: 8,
     device_to_device: 0,
+    device_to_device_bytes: 0,
 };
 
 #[test]
 fn only_the_token_leaves_the_device_in_each_step() {
     let bench = Bench::new();
-    let (tokens, _, inside) = resident(&bench).unwrap();
+    let (tokens, last) = resident(&bench).unwrap();
     let expected: Vec<i64> = (0..bench.runs.len())
         .map(|run| bench.expected_token(run))
         .collect();
     assert_eq!(tokens, expected);
     // The delegate of the simulation computes on the host: it fetches its arguments and stores its results.
+    let inside = last.delegate;
     assert_eq!((inside.host_to_device, inside.device_to_host), (4, 4));
     bench.simulation.expect_empty();
 }
@@ -141,10 +148,11 @@ fn through_host_memory_every_value_crosses_twice_per_step() {
     module.method("decode").unwrap();
     for step in 1..bench.runs.len() {
         // The first step makes the method's memory on the device besides.
-        bench.tally.take();
+        bench.copies.take();
         values = module.execute("decode", &values).unwrap();
         assert_eq!(token(&values[0]), bench.expected_token(step));
-        let (outside, inside) = bench.tally.take();
+        let copies = bench.copies.take();
+        let (outside, inside) = (copies.outside_delegates(), copies.delegate);
         println!("naive step {step}: {outside:?}; inside of the delegate {inside:?}");
         let count = VALUES as u64;
         assert_eq!(

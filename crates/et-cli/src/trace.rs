@@ -1,11 +1,10 @@
 //! What happened on the devices while methods loaded and ran, as recorded traces have it.
 //!
 //! Two sources are joined in the order in which things happened: the events of the runtime, and what the
-//! devices did in between. Who caused an event follows from where it stands: inside of a delegate it
-//! is the delegate's, inside of a load or a run the runtime's, and else the caller's.
+//! devices did in between. Who caused an event follows from where it stands, as [`OriginTracker`] has it.
 
 use et_device::{DeviceIndex, DeviceType};
-use et_kernel::{ArgumentPlace, Event, EventHook};
+use et_kernel::{ArgumentPlace, Event, EventHook, Origin, OriginTracker};
 use et_memory::Place;
 use et_sim::{TraceEvent, TraceLog};
 use serde_json::{Map, Value as Json, json};
@@ -23,20 +22,11 @@ pub(crate) struct Recorder {
 
 #[derive(Debug, Default)]
 struct State {
-    phase: Phase,
-    /// How many delegates we are inside of.
-    delegates: usize,
+    tracker: OriginTracker,
+    /// The method that is loaded now.
+    loading: Option<String>,
     load: Map<String, Json>,
     runs: Vec<Vec<Json>>,
-}
-
-/// What the runtime is doing.
-#[derive(Clone, Debug, Default)]
-enum Phase {
-    #[default]
-    Idle,
-    Loading(String),
-    Running,
 }
 
 impl Recorder {
@@ -77,7 +67,7 @@ impl Recorder {
     fn collect(&self, state: &mut State) {
         for event in self.log.take() {
             if let Some(event) = device_event(&event) {
-                state.push(event);
+                state.push(event, state.tracker.origin());
             }
         }
     }
@@ -93,64 +83,49 @@ impl EventHook for Recorder {
 
 impl State {
     fn apply(&mut self, event: &Event<'_>) {
+        // What a program nested in a delegate loads and runs is the delegate's business.
+        if self.tracker.origin() != Origin::Delegate {
+            self.tell(event);
+        }
+        self.tracker.follow(event);
+    }
+
+    /// Keeps what the runtime says of itself.
+    fn tell(&mut self, event: &Event<'_>) {
+        let mut push = |event| self.push(event, Origin::Runtime);
         match *event {
             Event::DelegateInitBegin { target, nbytes, .. } => {
                 let target = target.unwrap_or_default();
-                self.enter(json!({"ev": "delegate_init", "target": target, "nbytes": nbytes}));
+                push(json!({"ev": "delegate_init", "target": target, "nbytes": nbytes}));
             }
             Event::DelegateBegin { target, args, .. } => {
                 let args: Vec<Json> = args.iter().map(argument).collect();
                 let target = target.unwrap_or_default();
-                self.enter(json!({"ev": "delegate", "target": target, "args": args}));
+                push(json!({"ev": "delegate", "target": target, "args": args}));
             }
-            Event::DelegateInitEnd | Event::DelegateEnd => {
-                self.delegates = self.delegates.saturating_sub(1);
-            }
-            // What a program nested in a delegate loads and runs is the delegate's business.
-            _ if self.delegates > 0 => {}
             Event::LoadBegin { method } => {
                 self.load.entry(method).or_insert_with(|| json!([]));
-                self.phase = Phase::Loading(method.to_owned());
+                self.loading = Some(method.to_owned());
             }
-            Event::LoadEnd { .. } => self.phase = Phase::Idle,
-            Event::ExecuteBegin { .. } => {
-                self.phase = Phase::Running;
-                self.push(json!({"ev": "execute_begin"}));
-            }
+            Event::LoadEnd { .. } => self.loading = None,
+            Event::ExecuteBegin { .. } => push(json!({"ev": "execute_begin"})),
             Event::ExecuteEnd { outputs, .. } => {
                 for output in outputs {
-                    self.push(json!({"ev": "output", "memory": memory(output)}));
+                    push(json!({"ev": "output", "memory": memory(output)}));
                 }
-                self.phase = Phase::Idle;
             }
             _ => {}
         }
     }
 
-    /// A delegate starts: its own event is the runtime's, what follows is not.
-    fn enter(&mut self, event: Json) {
-        if self.delegates == 0 {
-            self.push(event);
-        }
-        self.delegates += 1;
-    }
-
-    fn push(&mut self, mut event: Json) {
-        event["origin"] = self.origin().into();
-        let loading = match &self.phase {
-            Phase::Loading(method) => self.load.get_mut(method).and_then(Json::as_array_mut),
-            _ => None,
-        };
+    fn push(&mut self, mut event: Json, origin: Origin) {
+        event["origin"] = origin.name().into();
+        let loading = self.loading.as_ref();
+        let loading = loading
+            .and_then(|method| self.load.get_mut(method))
+            .and_then(Json::as_array_mut);
         if let Some(list) = loading.or_else(|| self.runs.last_mut()) {
             list.push(event);
-        }
-    }
-
-    fn origin(&self) -> &'static str {
-        match (self.delegates, &self.phase) {
-            (1.., _) => "delegate",
-            (0, Phase::Idle) => "caller",
-            (0, Phase::Loading(_) | Phase::Running) => "runtime",
         }
     }
 }
@@ -227,7 +202,7 @@ impl Copies {
 pub(crate) fn copies(events: &Json) -> Vec<Copies> {
     let events = events.as_array().map_or(&[][..], Vec::as_slice);
     let mut all = Vec::new();
-    for origin in ["runtime", "delegate", "caller"] {
+    for origin in Origin::ALL.map(Origin::name) {
         for kind in ["h2d", "d2h", "d2d"] {
             let of_kind = events
                 .iter()

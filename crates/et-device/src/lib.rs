@@ -47,6 +47,7 @@ mod allocator;
     reason = "checks choose their numbers, and panic where they fail"
 )]
 pub mod conformance;
+mod copies;
 mod device;
 mod error;
 #[cfg(feature = "alloc")]
@@ -58,6 +59,7 @@ mod sync;
 
 pub use address::{Alignment, DevicePtr, DeviceSpan, SpanError};
 pub use allocator::{AllocatorIdentity, DeviceAllocator};
+pub use copies::CopyCounts;
 pub use device::{Device, DeviceIndex, DeviceType, InvalidDevice, ParseDeviceError};
 pub use error::DeviceError;
 #[cfg(feature = "alloc")]

@@ -9,7 +9,7 @@
 //!   ([`KernelContext::lockstep`]).
 //! - A [`Backend`] makes [`Delegate`]s from blobs in a program.
 //! - An [`Environment`] is what a method is loaded with: device, kernel and backend registries of its own or the
-//!   process's, device map, observer.
+//!   process's, device map, observer. A [`CopyMeter`] is an observer that tells whose the copies are.
 //!
 //! The crate knows no file format and no device driver.
 //!
@@ -61,7 +61,9 @@ mod event;
 mod interrupt;
 mod kernel;
 mod meta;
+mod meter;
 mod options;
+mod origin;
 mod registry;
 mod table;
 mod tensor;
@@ -88,7 +90,9 @@ pub use event::{ArgumentPlace, Event, EventHook};
 pub use interrupt::Interrupt;
 pub use kernel::{Kernel, PrepareFn, Prepared, RunFn, StepState};
 pub use meta::{Dynamism, MAX_RANK, ShapeError, TensorMeta};
+pub use meter::{CopiesByOrigin, CopyMeter};
 pub use options::{BackendOptions, OptionValue};
+pub use origin::{Origin, OriginTracker};
 pub use registry::{BackendRegistry, DuplicateName, KernelRegistry, LinkedBackend, LinkedKernels};
 pub use table::{TableError, ValueTable};
 pub use tensor::{BytesMut, Tensor, TensorError};

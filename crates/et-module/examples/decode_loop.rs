@@ -9,10 +9,10 @@
 )]
 
 use std::error::Error;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use et_device::{AllocatorHandle, Device, DeviceAllocatorRegistry, DeviceType};
-use et_kernel::{Environment, Event, EventHook, ScalarType, Tensor, TensorMeta};
+use et_device::{AllocatorHandle, CopyCounts, Device, DeviceAllocatorRegistry, DeviceType};
+use et_kernel::{CopyMeter, Environment, ScalarType, Tensor, TensorMeta};
 use et_module::{Module, Program, Value};
 use et_ops as _;
 use et_sim::{SimAllocator, SimOptions};
@@ -27,8 +27,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 pub(crate) fn main() -> Result<()> {
     let program = Program::open("tests/fixtures/dev_lm_resident/model.pte")?;
     println!("copies per step: host to device, device to host, device to device");
-    let resident = on_the_device(&program, &Meter::new()?)?;
-    let naive = through_the_host(&program, &Meter::new()?)?;
+    let resident = on_the_device(&program, &Bench::new()?)?;
+    let naive = through_the_host(&program, &Bench::new()?)?;
     println!("tokens: {resident:?}");
     if resident != naive {
         return Err(format!("through the host the tokens are {naive:?}").into());
@@ -37,9 +37,9 @@ pub(crate) fn main() -> Result<()> {
 }
 
 /// Everything stays where it is.
-fn on_the_device(program: &Program, meter: &Meter) -> Result<Vec<i64>> {
-    let mut prefill = program.load_method("prefill", &meter.environment)?;
-    let mut decode = program.load_method("decode", &meter.environment)?;
+fn on_the_device(program: &Program, bench: &Bench) -> Result<Vec<i64>> {
+    let mut prefill = program.load_method("prefill", &bench.environment)?;
+    let mut decode = program.load_method("decode", &bench.environment)?;
     for (index, input) in prompt(program)?.iter().enumerate() {
         prefill.set_input(index, input)?;
     }
@@ -51,7 +51,7 @@ fn on_the_device(program: &Program, meter: &Meter) -> Result<Vec<i64>> {
     for value in 0..VALUES {
         prefill.hand_over(value, &mut decode, value)?;
     }
-    meter.start();
+    bench.start();
     for _ in 0..STEPS {
         decode.execute()?;
         // The one copy of a step; behind it the step's work is done.
@@ -60,21 +60,21 @@ fn on_the_device(program: &Program, meter: &Meter) -> Result<Vec<i64>> {
         for value in 0..VALUES {
             decode.feed_back(value, value)?;
         }
-        meter.report("on the device");
+        bench.report("on the device");
     }
     Ok(tokens)
 }
 
 /// Every value goes to the host and back.
-fn through_the_host(program: &Program, meter: &Meter) -> Result<Vec<i64>> {
-    let mut module = Module::new(program.clone(), meter.environment.clone());
+fn through_the_host(program: &Program, bench: &Bench) -> Result<Vec<i64>> {
+    let mut module = Module::new(program.clone(), bench.environment.clone());
     let mut values = module.execute("prefill", &prompt(program)?)?;
     let mut tokens = vec![first(&values)?];
-    meter.start();
+    bench.start();
     for _ in 0..STEPS {
         values = module.execute("decode", &values)?;
         tokens.push(first(&values)?);
-        meter.report("through the host");
+        bench.report("through the host");
     }
     Ok(tokens)
 }
@@ -96,37 +96,19 @@ fn prompt(program: &Program) -> Result<Vec<Value>> {
     Ok(vec![tokens.into(), position.into(), cache(2)?, cache(3)?])
 }
 
-/// Copies from the host, to the host, and between devices.
-type Copies = [u64; 3];
-
-/// A simulated device, whose copies inside of delegates are counted apart: the delegate of this example computes on the host,
-/// so it fetches its arguments and stores its results.
-struct Meter {
+/// A simulated device, and the count of its copies. Those inside of delegates are counted apart: the delegate of this example
+/// computes on the host, so it fetches its arguments and stores its results.
+struct Bench {
     environment: Environment,
-    copies: Arc<CopyCounter>,
+    copies: Arc<CopyMeter>,
 }
 
-struct CopyCounter {
-    device: Arc<SimAllocator>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    reported: Copies,
-    delegate_began: Copies,
-    inside: Copies,
-}
-
-impl Meter {
+impl Bench {
     fn new() -> Result<Self> {
         let device = Arc::new(SimAllocator::new(SimOptions::new(DeviceType::CUDA)));
         let registry = DeviceAllocatorRegistry::new();
         registry.register(AllocatorHandle::from(Arc::clone(&device)))?;
-        let copies = Arc::new(CopyCounter {
-            device,
-            state: Mutex::default(),
-        });
+        let copies = Arc::new(CopyMeter::new(move || device.counters().copies()));
         let environment = Environment::linked()?
             .with_devices(registry)
             .with_hook(copies.clone());
@@ -138,51 +120,17 @@ impl Meter {
 
     /// Forgets what was counted.
     fn start(&self) {
-        let mut state = self.copies.state();
-        state.reported = self.copies.total();
-        state.inside = Copies::default();
+        self.copies.take();
     }
 
     /// Prints the copies since the last time.
     fn report(&self, what: &str) {
-        let (total, mut state) = (self.copies.total(), self.copies.state());
-        let all = difference(total, state.reported);
-        let (outside, inside) = (difference(all, state.inside), state.inside);
+        let copies = self.copies.take();
+        let ways = |copies: CopyCounts| {
+            let (up, down) = (copies.host_to_device, copies.device_to_host);
+            [up, down, copies.device_to_device]
+        };
+        let (outside, inside) = (ways(copies.outside_delegates()), ways(copies.delegate));
         println!("{what:16} {outside:?}, and inside of the delegate {inside:?}");
-        state.reported = total;
-        state.inside = Copies::default();
     }
-}
-
-impl CopyCounter {
-    fn total(&self) -> Copies {
-        let counters = self.device.counters();
-        [
-            counters.host_to_device,
-            counters.device_to_host,
-            counters.device_to_device,
-        ]
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl EventHook for CopyCounter {
-    fn event(&self, event: &Event<'_>) {
-        let (total, mut state) = (self.total(), self.state());
-        match event {
-            Event::DelegateBegin { .. } => state.delegate_began = total,
-            Event::DelegateEnd => {
-                let staged = difference(total, state.delegate_began);
-                state.inside = std::array::from_fn(|way| state.inside[way] + staged[way]);
-            }
-            _ => {}
-        }
-    }
-}
-
-fn difference(after: Copies, before: Copies) -> Copies {
-    std::array::from_fn(|way| after[way] - before[way])
 }

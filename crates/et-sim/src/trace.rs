@@ -1,6 +1,6 @@
 //! What a simulated device did.
 
-use et_device::DeviceIndex;
+use et_device::{CopyCounts, DeviceIndex};
 
 /// One thing that happened, in order. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,19 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// The copies alone, as a meter of copies takes them.
+    #[must_use]
+    pub const fn copies(&self) -> CopyCounts {
+        CopyCounts {
+            host_to_device: self.host_to_device,
+            host_to_device_bytes: self.host_to_device_bytes,
+            device_to_host: self.device_to_host,
+            device_to_host_bytes: self.device_to_host_bytes,
+            device_to_device: self.device_to_device,
+            device_to_device_bytes: self.device_to_device_bytes,
+        }
+    }
+
     pub(crate) fn record(&mut self, event: &TraceEvent) {
         match *event {
             TraceEvent::Alloc { nbytes, .. } => {
