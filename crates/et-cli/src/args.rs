@@ -114,16 +114,19 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "VALUE", value_parser = literal::parse, conflicts_with = "calls",
         allow_hyphen_values = true)]
     pub(crate) input: Vec<Input>,
-    /// A JSON document that lists calls, made one after the other on the same loaded program
+    /// A JSON document that lists calls, made one after the other on the same loaded program; docs/cli.md tells its form, and
+    /// the meta.json and outputs.json of --expect have it
     #[arg(long, value_name = "FILE")]
     pub(crate) calls: Option<PathBuf>,
     /// Where the outputs go: runI_outJ.npy and outputs.json
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
-    /// A folder of recorded outputs to compare with
+    /// A folder of recorded outputs to compare with: what its meta.json or outputs.json lists, or else its out_J.npy, and
+    /// rI_out_J.npy of later calls
     #[arg(long, value_name = "DIR")]
     pub(crate) expect: Option<PathBuf>,
-    /// How far elements of a type may be off, relative to the largest expected one; repeatable
+    /// How far elements of a type may be off, relative to the largest expected one or to 1 if that is more; repeatable
+    /// [default: FLOAT=1e-4, DOUBLE=1e-6, HALF=5e-3, BFLOAT16=2e-2, complex types as their parts, all else 0]
     #[arg(long, value_name = "TYPE=NUMBER", value_parser = options::parse_tolerance,
         requires = "expect")]
     pub(crate) tol: Vec<(ScalarType, f64)>,
@@ -184,7 +187,7 @@ Examples:
   et bench model.pte --simulate --iterations 1000 --json
 
 Without --input the inputs are made up, the same ones every time. `execute` runs with inputs that are set already; `call` sets them, runs, \
-and copies the outputs to the host.")]
+and copies the outputs to the host. Unplanned memory is that of inputs, outputs and state without a plan, where callers do not give theirs.")]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
@@ -326,4 +329,35 @@ pub(crate) struct SolveArgs {
     pub(crate) search: SearchArgs,
     #[command(flatten)]
     pub(crate) json: JsonArg,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::Tolerances;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_help_says_what_the_tolerances_are() {
+        let mut command = Cli::command();
+        let run = command.find_subcommand_mut("run").unwrap();
+        let tol = run
+            .get_arguments()
+            .find(|argument| argument.get_id() == "tol");
+        let help = tol.unwrap().get_help().unwrap().to_string();
+        let (_, defaults) = help.split_once("[default: ").unwrap();
+        let defaults = defaults
+            .split(", ")
+            .filter_map(|rule| options::parse_tolerance(rule).ok());
+        let told: Vec<_> = defaults.collect();
+        let tolerances = Tolerances::default();
+        let is_told = |scalar_type: ScalarType| told.iter().any(|(known, _)| *known == scalar_type);
+        for (scalar_type, tolerance) in &told {
+            assert_eq!(tolerances.get(*scalar_type), *tolerance);
+        }
+        let mut others = ScalarType::all().filter(|scalar_type| !is_told(*scalar_type));
+        let complex = |scalar_type: &ScalarType| scalar_type.name().starts_with("COMPLEX");
+        assert!(others.all(|other| complex(&other) || tolerances.get(other) == 0.0));
+        assert_eq!(told.len(), 4);
+    }
 }

@@ -1,4 +1,5 @@
 //! Documents that list calls: which method, which inputs, and what was recorded as outputs.
+#![doc = include_str!("calls.md")]
 
 use crate::failure::Failure;
 use crate::npy;
@@ -11,6 +12,9 @@ use std::path::{Path, PathBuf};
 
 /// How deep lists may nest.
 const MAX_DEPTH: usize = 8;
+
+/// The kinds of values.
+const KINDS: &str = "none, int, double, bool, string, tensor, list";
 
 /// A document of calls, checked for form; files are not read yet.
 #[derive(Debug)]
@@ -82,7 +86,14 @@ impl Calls {
     fn parse(text: &[u8], folder: &Path, parse_call: ParseCall) -> Result<Self, String> {
         let document: Json =
             serde_json::from_slice(text).map_err(|error| format!("not JSON: {error}"))?;
-        let runs = list(&document["runs"], "runs")?;
+        let runs = &document["runs"];
+        if runs.is_null() {
+            return Err("no top-level key `runs`, the list of calls".into());
+        }
+        let runs = list(runs, "runs")?;
+        if runs.is_empty() {
+            return Err("`runs` is an empty list: there is no call".into());
+        }
         let runs = runs
             .iter()
             .enumerate()
@@ -142,8 +153,11 @@ fn parse_item(item: &Json, path: String, folder: &Path, depth: usize) -> Result<
         )?),
         "list" => return Err(format!("{path}: lists nest more than {MAX_DEPTH} deep")),
         _ => {
-            let kinds = "one of none, int, double, bool, string, tensor, list";
-            return Err(wrong(&at("kind"), kinds, &item["kind"]));
+            return Err(wrong(
+                &at("kind"),
+                &format!("one of {KINDS}"),
+                &item["kind"],
+            ));
         }
     };
     Ok(Item { path, kind })
@@ -309,6 +323,29 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_description_is_a_document() {
+        let description = include_str!("calls.md");
+        let (_, example) = description.split_once("```json\n").unwrap();
+        let (example, _) = example.split_once("```").unwrap();
+        let [call] = &parse(example).unwrap().runs[..] else {
+            panic!("one call: {example}");
+        };
+        assert_eq!(call.method, "forward");
+        assert_eq!(call.inputs.len(), 3);
+        assert_eq!(call.outputs.as_ref().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn the_description_names_every_kind() {
+        let description = include_str!("calls.md");
+        for kind in KINDS.split(", ") {
+            assert!(description.contains(&format!("| `{kind}` |")), "{kind}");
+        }
+        let found = input(r#"{"kind": "x"}"#).unwrap_err();
+        assert!(found.contains(KINDS), "{found}");
+    }
+
+    #[test]
     fn errors_say_where_and_what() {
         check_error(
             r#"{"kind": "int", "value": 1.5}"#,
@@ -337,8 +374,12 @@ mod tests {
     #[test]
     fn what_is_no_document_of_calls_is_refused() {
         assert!(parse("{").unwrap_err().starts_with("not JSON"));
-        assert_eq!(parse("{}").unwrap_err(), "runs: a list is missing");
-        assert_eq!(parse("7").unwrap_err(), "runs: a list is missing");
+        for text in ["{}", "7", r#"{"calls": []}"#] {
+            let found = parse(text).unwrap_err();
+            assert_eq!(found, "no top-level key `runs`, the list of calls");
+        }
+        let found = parse(r#"{"runs": []}"#).unwrap_err();
+        assert_eq!(found, "`runs` is an empty list: there is no call");
         let long = format!(r#"{{"runs": "{}"}}"#, "x".repeat(500));
         assert!(parse(&long).unwrap_err().len() < 120);
     }

@@ -37,7 +37,7 @@ impl Tolerances {
         self.0.push((scalar_type, tolerance));
     }
 
-    fn get(&self, scalar_type: ScalarType) -> f64 {
+    pub(crate) fn get(&self, scalar_type: ScalarType) -> f64 {
         let found = self.0.iter().find(|(known, _)| *known == scalar_type);
         found.map_or(0.0, |(_, tolerance)| *tolerance)
     }

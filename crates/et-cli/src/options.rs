@@ -27,14 +27,17 @@ pub(crate) fn parse_simulate(text: &str) -> Result<Simulate, String> {
         Some((name, count)) => (name, parse_count(count)?),
         None => (text, DEFAULT_COUNT),
     };
-    let device: Device = name.parse().map_err(|error| format!("{error}"))?;
-    if device.is_cpu() {
-        return Err("host memory is not simulated".into());
+    match name.parse::<Device>() {
+        Ok(device) if device.is_cpu() => Err("host memory is not simulated".into()),
+        Ok(device) => Ok(Simulate {
+            device_type: device.device_type(),
+            count,
+        }),
+        // What a device's own error lists is more than can be simulated, and with indices.
+        Err(_) => Err(format!(
+            "`{name}` cannot be simulated: expected cuda or cuda:COUNT"
+        )),
     }
-    Ok(Simulate {
-        device_type: device.device_type(),
-        count,
-    })
 }
 
 fn parse_count(text: &str) -> Result<u8, String> {
@@ -234,6 +237,12 @@ mod tests {
         for text in ["cpu", "cuda:0", "cuda:129", "cuda:x", "model.pte", ""] {
             assert!(parse_simulate(text).is_err(), "{text}");
         }
+        let found = parse_simulate("gpu").unwrap_err();
+        assert!(found.ends_with("expected cuda or cuda:COUNT"), "{found}");
+        assert!(
+            !found.contains("cpu") && !found.contains("INDEX"),
+            "{found}"
+        );
     }
 
     #[test]

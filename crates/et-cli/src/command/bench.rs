@@ -10,6 +10,7 @@ use crate::progress::Counter;
 use crate::report::Report;
 use crate::session::{self, Session};
 use crate::source::{self, Source};
+use et_memory::MemoryPlan;
 use et_module::{Error, Method, Module, Program};
 use et_schema::ByteSource;
 use serde_json::Value as Json;
@@ -27,6 +28,8 @@ struct Bench {
     times: Vec<(&'static str, Times)>,
     /// Planned memory by device.
     planned: Vec<(String, u64)>,
+    /// What the method takes besides, by device: for inputs, outputs and state without a plan.
+    unplanned: Vec<(String, u64)>,
     /// Heap blocks taken by one `execute`, and their bytes.
     heap: (u64, u64),
     /// The most memory the process ever had, where the system tells.
@@ -98,8 +101,8 @@ pub(crate) fn run(args: &BenchArgs, quiet: bool) -> Result<Report, Failure> {
     let peak_resident = peak_resident();
     let meta = session.module().method_meta(&name).map_err(&failure)?;
     let map = session.module().environment().device_map.clone();
-    let plan = meta.memory_plan(&map).map_err(&failure)?;
-    let planned = plan.needed_per_device().into_iter();
+    let planned = meta.memory_plan(&map).map_err(&failure)?;
+    let unplanned = meta.unplanned_memory(&map).map_err(&failure)?;
     let (mut watched, recorder) = Session::watched(&args.program, &source, Vec::new())?;
     watched.call(&name, &values, &specs, (1, false), || recorder.begin_run())?;
     let bench = Bench {
@@ -108,14 +111,22 @@ pub(crate) fn run(args: &BenchArgs, quiet: bool) -> Result<Report, Failure> {
         num_instructions: meta.num_instructions(),
         method: name,
         times,
-        planned: planned
-            .map(|(device, nbytes)| (device.to_string(), nbytes))
-            .collect(),
+        planned: per_device(&planned),
+        unplanned: per_device(&unplanned),
         heap,
         peak_resident,
         trace: recorder.document(),
     };
     Ok(summary::report(&bench, session::device_type(&args.program)))
+}
+
+/// The bytes on each device that is needed.
+fn per_device(plan: &MemoryPlan) -> Vec<(String, u64)> {
+    let needed = plan.needed_per_device().into_iter();
+    needed
+        .filter(|(_, nbytes)| *nbytes > 0)
+        .map(|(device, nbytes)| (device.to_string(), nbytes))
+        .collect()
 }
 
 fn files_read(args: &BenchArgs) -> impl Iterator<Item = &Path> {

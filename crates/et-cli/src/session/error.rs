@@ -69,8 +69,11 @@ fn blame(error: &Error) -> Blame {
     }
 }
 
-/// What to do about a device that is not there.
+/// What to do about a device or a file that is not there.
 fn advice(error: &Error, simulated: bool) -> Option<&'static str> {
+    if let ErrorKind::MissingData { .. } = error.kind() {
+        return Some(" (give the file that has it with --data)");
+    }
     match (error.device_error()?, simulated) {
         (
             DeviceError::NoAllocator { .. }

@@ -121,6 +121,49 @@ fn a_call_that_fails_is_named() {
     }
 }
 
+#[test]
+fn a_document_without_calls_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = folder.path().join("calls.json");
+    for (document, message) in [
+        (r#"{"runs": []}"#, "`runs` is an empty list"),
+        (r#"{"calls": []}"#, "no top-level key `runs`"),
+    ] {
+        std::fs::write(&calls, document).unwrap();
+        let calls = calls.to_str().unwrap();
+        check_failure(&["run", "add/model.pte", "--calls", calls], 1, message);
+    }
+}
+
+#[test]
+fn messages_say_what_to_write_instead() {
+    check_failure(&["run", "ext_weights/model.pte"], 1, "with --data)");
+    let gpu = ["run", "add/model.pte", "--simulate", "gpu"];
+    check_failure(&gpu, 2, "expected cuda or cuda:COUNT");
+}
+
+#[test]
+fn device_memory_without_a_plan_is_told_of() {
+    let model = "dev_lm_resident/model.pte";
+    let run = et(&["run", model, "--simulate", "--method", "decode"]);
+    let told = text(&run.stdout);
+    // Token, position and two caches: in, and out.
+    let row = "0  cuda:0       8   8224  ";
+    assert!(told.contains("device memory taken by runs"), "{told}");
+    assert!(told.contains(row), "{told}");
+    let few = ["--iterations", "1", "--warmup", "0", "--json"];
+    let bench = ["bench", model, "--simulate", "--method", "decode"];
+    let bench = document_of(&[&bench[..], &few].concat());
+    assert_eq!(bench["planned_bytes"], serde_json::json!({}));
+    let unplanned = serde_json::json!({"cuda:0": 8224});
+    assert_eq!(bench["unplanned_bytes"], unplanned);
+    // A buffer of no bytes is none.
+    let inspected = et(&["inspect", model]);
+    let told = text(&inspected.stdout);
+    assert!(told.contains("planned memory: none"), "{told}");
+    assert!(!told.contains("planned buffers"), "{told}");
+}
+
 fn document_of(arguments: &[&str]) -> Value {
     document(&et(arguments))
 }

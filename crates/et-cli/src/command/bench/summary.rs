@@ -21,12 +21,8 @@ pub(super) fn report(bench: &Bench, device_type: DeviceType) -> Report {
         .map(|(what, times)| (what.replace(' ', "_"), times_json(times)))
         .collect();
     report.set("times", times);
-    let planned: Map<String, Json> = bench
-        .planned
-        .iter()
-        .map(|(device, nbytes)| (device.clone(), (*nbytes).into()))
-        .collect();
-    report.set("planned_bytes", planned);
+    report.set("planned_bytes", by_device(&bench.planned));
+    report.set("unplanned_bytes", by_device(&bench.unplanned));
     let (blocks, nbytes) = bench.heap;
     report.set(
         "heap_per_execute",
@@ -56,8 +52,10 @@ fn text(bench: &Bench, device_type: DeviceType, copies: &[trace::Copies]) -> Str
     section.write_to(&mut text);
 
     let mut section = Section::new("memory", &["what", ">bytes"]);
-    for (device, nbytes) in &bench.planned {
-        section.row([format!("planned on {device}"), render::bytes(*nbytes)]);
+    for (kind, memory) in [("planned", &bench.planned), ("unplanned", &bench.unplanned)] {
+        for (device, nbytes) in memory {
+            section.row([format!("{kind} on {device}"), render::bytes(*nbytes)]);
+        }
     }
     let (blocks, nbytes) = bench.heap;
     let taken = match blocks {
@@ -89,6 +87,13 @@ fn text(bench: &Bench, device_type: DeviceType, copies: &[trace::Copies]) -> Str
     }
     section.write_to(&mut text);
     text
+}
+
+fn by_device(memory: &[(String, u64)]) -> Map<String, Json> {
+    let memory = memory.iter();
+    memory
+        .map(|(device, nbytes)| (device.clone(), (*nbytes).into()))
+        .collect()
 }
 
 fn times_json(times: &Times) -> Json {

@@ -183,7 +183,9 @@ fn memory(tensor: &TensorView<'_>) -> String {
 fn buffers(plan: &PlanView<'_>) -> Section {
     let mut section = Section::new("planned buffers", &[">buffer", "device", ">bytes"]);
     let devices = survey::buffer_devices(plan);
-    for (index, (nbytes, device)) in plan.buffer_sizes().iter().zip(devices).enumerate().skip(1) {
+    let buffers = plan.buffer_sizes().iter().zip(devices).enumerate().skip(1);
+    // An empty one is no memory: exporters write it where nothing is planned.
+    for (index, (nbytes, device)) in buffers.filter(|(_, (nbytes, _))| *nbytes != 0) {
         section.row([index.to_string(), device, nbytes.to_string()]);
     }
     section

@@ -1,6 +1,7 @@
 //! What `et run` tells: outputs, device memory, copies, comparisons.
 
 use super::Run;
+use crate::compare::Closeness;
 use crate::expect::Comparison;
 use crate::render::{self, Section};
 use crate::report::Report;
@@ -8,6 +9,7 @@ use crate::results::describe;
 use crate::trace;
 use crate::value::{Tensor, Value};
 use et_device::DeviceType;
+use et_kernel::Origin;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -31,7 +33,8 @@ pub(super) fn report(runs: &[Run], trace: &Json, device_type: DeviceType) -> Rep
         report.text.push_str(note);
     }
     section.write_to(&mut report.text);
-    memory(trace, device_type).write_to(&mut report.text);
+    memory_of_loads(trace, device_type).write_to(&mut report.text);
+    memory_of_runs(trace, device_type).write_to(&mut report.text);
     copies(trace).write_to(&mut report.text);
     report.set("runs", runs.iter().map(run_json).collect::<Vec<_>>());
     report
@@ -94,31 +97,53 @@ fn elements(tensor: &Tensor) -> String {
 }
 
 /// Device memory that loading took.
-fn memory(trace: &Json, device_type: DeviceType) -> Section {
+fn memory_of_loads(trace: &Json, device_type: DeviceType) -> Section {
     let mut section = Section::new(
         "device memory at load",
         &["method", "device", ">blocks", ">bytes", "by"],
     );
     let loads = trace["load"].as_object().into_iter().flatten();
     for (method, events) in loads {
-        let mut sums: BTreeMap<(u64, &str), (u64, u64)> = BTreeMap::new();
-        for event in list(events).iter().filter(|event| event["ev"] == "alloc") {
-            let index = event["index"].as_u64().unwrap_or(0);
-            let sum = sums.entry((index, text(event, "origin"))).or_default();
-            sum.0 += 1;
-            sum.1 += event["nbytes"].as_u64().unwrap_or(0);
-        }
-        for ((index, origin), (blocks, nbytes)) in sums {
-            section.row([
-                render::name(method),
-                format!("{device_type}:{index}"),
-                blocks.to_string(),
-                nbytes.to_string(),
-                origin.into(),
-            ]);
+        for [device, blocks, nbytes, by] in allocations(events, device_type) {
+            section.row([render::name(method), device, blocks, nbytes, by]);
         }
     }
     section
+}
+
+/// Device memory that runs took: for inputs and outputs without a plan, in the first run of each method.
+fn memory_of_runs(trace: &Json, device_type: DeviceType) -> Section {
+    let mut section = Section::new(
+        "device memory taken by runs",
+        &[">run", "device", ">blocks", ">bytes", "by"],
+    );
+    for (run, events) in list(&trace["runs"]).iter().enumerate() {
+        for [device, blocks, nbytes, by] in allocations(events, device_type) {
+            section.row([run.to_string(), device, blocks, nbytes, by]);
+        }
+    }
+    section
+}
+
+/// Device, blocks, bytes, and by whom, of what was allocated.
+fn allocations(events: &Json, device_type: DeviceType) -> Vec<[String; 4]> {
+    let mut sums: BTreeMap<(u64, &str), (u64, u64)> = BTreeMap::new();
+    for event in list(events).iter().filter(|event| event["ev"] == "alloc") {
+        let index = event["index"].as_u64().unwrap_or(0);
+        let sum = sums.entry((index, text(event, "origin"))).or_default();
+        sum.0 += 1;
+        sum.1 += event["nbytes"].as_u64().unwrap_or(0);
+    }
+    let sums = sums.into_iter();
+    sums.map(|((index, origin), (blocks, nbytes))| {
+        [
+            format!("{device_type}:{index}"),
+            blocks.to_string(),
+            nbytes.to_string(),
+            origin.into(),
+        ]
+    })
+    .collect()
 }
 
 /// Copies of each run by direction and by who made them.
@@ -133,7 +158,7 @@ fn copies(trace: &Json) -> Section {
     let mut section = Section::new("copies", &heads);
     for (run, events) in list(&trace["runs"]).iter().enumerate() {
         let copies = trace::copies(events);
-        for origin in ["runtime", "delegate", "caller"] {
+        for origin in Origin::ALL.map(Origin::name) {
             let cells = ["h2d", "d2h", "d2d"].map(|kind| {
                 copies
                     .iter()
@@ -163,13 +188,13 @@ fn text<'a>(event: &'a Json, key: &str) -> &'a str {
 pub(super) fn comparisons(comparisons: &[Comparison], unrecorded: usize) -> String {
     let heads = [">run", ">#", "result", ">difference", ">relative"];
     let mut section = Section::new("compared with what was recorded", &heads);
-    let mut worst = crate::compare::Closeness::default();
+    let mut worst = Closeness::default();
     for comparison in comparisons {
         let [result, difference, relative] = match &comparison.result {
             Ok(closeness) => {
                 worst = worst.or_worse(*closeness);
                 [
-                    "equal".into(),
+                    verdict(*closeness).into(),
                     number(closeness.difference),
                     number(closeness.relative),
                 ]
@@ -209,11 +234,48 @@ pub(super) fn comparisons(comparisons: &[Comparison], unrecorded: usize) -> Stri
     text
 }
 
+/// What two values are that may count as the same.
+fn verdict(closeness: Closeness) -> &'static str {
+    if closeness.difference == 0.0 {
+        "equal"
+    } else {
+        "within tolerance"
+    }
+}
+
 /// A difference: exactly nothing, or its order of magnitude.
 fn number(value: f64) -> String {
     if value == 0.0 {
         "0".into()
     } else {
         format!("{value:.2e}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_does_not_differ_is_equal() {
+        let result = |difference| {
+            let (run, output, relative) = (0, 0, difference);
+            let result = Ok(Closeness {
+                difference,
+                relative,
+            });
+            comparisons(
+                &[Comparison {
+                    run,
+                    output,
+                    result,
+                }],
+                0,
+            )
+        };
+        assert!(result(0.0).contains("  equal  "), "{}", result(0.0));
+        let near = result(2.4e-7);
+        assert!(near.contains("within tolerance"), "{near}");
+        assert!(!near.contains("equal"), "{near}");
     }
 }
