@@ -8,6 +8,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// How much of it.
@@ -85,7 +86,13 @@ fn valgrind() -> Result<()> {
 }
 
 fn format() -> Result<()> {
-    show_and_run(cargo().args(["fmt", "--all", "--check"]))
+    let mut command = cargo();
+    command.args(["fmt", "--all", "--check"]);
+    // It colours what goes to a file too.
+    if !std::io::stdout().is_terminal() {
+        command.args(["--", "--color", "never"]);
+    }
+    show_and_run(&mut command)
 }
 
 fn unsafe_counts() -> Result<()> {

@@ -53,7 +53,8 @@ impl Options {
     }
 }
 
-fn bundled_dir() -> PathBuf {
+/// The folder of the cases that are part of the repository.
+pub(crate) fn bundled_dir() -> PathBuf {
     workspace::root().join("tests/fixtures")
 }
 
