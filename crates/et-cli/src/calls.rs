@@ -77,6 +77,19 @@ impl Calls {
             .map_err(|problem| Failure::file("calls", format!("{}: {problem}", path.display())))
     }
 
+    /// The files that its inputs and recorded outputs are in.
+    pub(crate) fn files(&self) -> Vec<&Path> {
+        let mut files = Vec::new();
+        for call in &self.runs {
+            let outputs = call.outputs.iter().flatten();
+            call.inputs
+                .iter()
+                .chain(outputs)
+                .for_each(|item| item.files(&mut files));
+        }
+        files
+    }
+
     /// Whether these bytes are a document, whatever is in the files that it names.
     pub(crate) fn check(text: &[u8]) -> Result<(), String> {
         Self::parse(text, Path::new(""), parse_call).map(drop)
@@ -100,6 +113,16 @@ impl Calls {
             .map(|(index, run)| parse_call(run, &format!("runs[{index}]"), folder))
             .collect::<Result<_, _>>()?;
         Ok(Self { runs })
+    }
+}
+
+impl Item {
+    fn files<'a>(&'a self, files: &mut Vec<&'a Path>) {
+        match &self.kind {
+            ItemKind::Plain(_) => {}
+            ItemKind::File { file, .. } => files.push(file),
+            ItemKind::List(items) => items.iter().for_each(|item| item.files(files)),
+        }
     }
 }
 

@@ -136,7 +136,7 @@ pub(crate) fn expect_apart<'a>(
 }
 
 /// The path without links and dots, as far as it is there.
-fn resolved(path: &Path) -> PathBuf {
+pub(crate) fn resolved(path: &Path) -> PathBuf {
     if let Ok(path) = path.canonicalize() {
         return path;
     }

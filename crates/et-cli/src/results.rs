@@ -8,6 +8,51 @@ use crate::value::{Tensor, Value};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 
+/// The list of all outputs.
+const LIST: &str = "outputs.json";
+
+/// Refuses a folder where outputs might take the place of what the command reads: a file with a name as outputs have, or those that
+/// they are compared with.
+pub(crate) fn expect_apart<'a>(
+    folder: &Path,
+    read: impl IntoIterator<Item = &'a Path>,
+    expected: Option<&Path>,
+) -> Result<(), Failure> {
+    let folder = replacement::resolved(folder);
+    let lost = |path: &Path| {
+        let path = replacement::resolved(path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.parent() == Some(&*folder) && is_output(&name)
+    };
+    let expected = expected.map(|expected| expected.join(LIST));
+    let expected = expected.as_deref().filter(|list| list.is_file());
+    let mut read = read.into_iter();
+    match read
+        .find(|path| lost(path))
+        .or(expected.filter(|list| lost(list)))
+    {
+        None => Ok(()),
+        Some(path) => Err(Failure::usage(format!(
+            "{} might be written over: choose another folder for the outputs",
+            path.display()
+        ))),
+    }
+}
+
+/// Whether a file of this name is among those that outputs are written to.
+fn is_output(name: &str) -> bool {
+    let is_tensor = |name: &str| {
+        let (run, output) = name.strip_prefix("run")?.split_once("_out")?;
+        let output = output.strip_suffix(".npy")?;
+        let digits = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'_')
+        };
+        Some(digits(run) && digits(output))
+    };
+    name == LIST || is_tensor(name).unwrap_or(false)
+}
+
 /// A folder that receives outputs.
 #[derive(Debug)]
 pub(crate) struct Results {
@@ -46,10 +91,7 @@ impl Results {
     /// Writes `outputs.json`.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let document = json!({"format": "et-outputs", "version": 1, "runs": self.runs});
-        replacement::write(
-            &self.folder.join("outputs.json"),
-            pretty(&document).as_bytes(),
-        )
+        replacement::write(&self.folder.join(LIST), pretty(&document).as_bytes())
     }
 
     fn write(&self, name: &str, value: &Value) -> Result<Json, Failure> {
@@ -135,6 +177,22 @@ mod tests {
             sizes: vec![2],
             bytes: vec![0x80, 0x3f, 0, 0x40],
         })
+    }
+
+    #[test]
+    fn names_of_outputs_are_known() {
+        for name in ["outputs.json", "run0_out12.npy", "run3_out0_1.npy"] {
+            assert!(is_output(name), "{name}");
+        }
+        for name in [
+            "in_0.npy",
+            "run0.npy",
+            "run0_out0.npy.bak",
+            "runs_out0.npy",
+            "meta.json",
+        ] {
+            assert!(!is_output(name), "{name}");
+        }
     }
 
     #[test]

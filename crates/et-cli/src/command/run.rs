@@ -12,7 +12,7 @@ use crate::literal;
 use crate::profile::Profiler;
 use crate::replacement;
 use crate::report::{Report, pretty};
-use crate::results::Results;
+use crate::results::{self, Results};
 use crate::session::{self, Session};
 use crate::source::{self, Source};
 use crate::trace::Recorder;
@@ -36,15 +36,18 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
             and --output-dir";
         return Err(Failure::usage(message));
     }
-    let results = || args.trace.iter().chain(&args.profile);
-    for target in results().chain(&args.output_dir) {
+    let files = || args.trace.iter().chain(&args.profile);
+    for target in files().chain(&args.output_dir) {
         replacement::check_target(target)?;
     }
     source::expect_one_stdin(read(args))?;
-    let results = results();
-    replacement::expect_apart(results.map(PathBuf::as_path), read(args))?;
+    replacement::expect_apart(files().map(PathBuf::as_path), read(args))?;
     let expectation = args.expect.as_deref().map(Expectation::open).transpose()?;
     let calls = args.calls.as_deref().map(Calls::read).transpose()?;
+    if let Some(folder) = &args.output_dir {
+        let named = calls.iter().flat_map(Calls::files);
+        results::expect_apart(folder, read(args).chain(named), args.expect.as_deref())?;
+    }
     let profiler = args.profile.as_ref().map(|_| Arc::new(Profiler::new()));
     let watchers = profiler
         .iter()
@@ -57,17 +60,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Failure> {
     let mut runs = Vec::new();
     let outcome = make_calls(args, &mut session, &recorder, calls.as_ref(), &mut runs);
     let trace = recorder.document();
-    if let Some(file) = &args.trace {
-        replacement::write(file, pretty(&trace).as_bytes())?;
-    }
-    if let (Some(file), Some(profiler)) = (&args.profile, profiler) {
-        replacement::write(file, pretty(&profiler.document()).as_bytes())?;
-    }
-    if let Some(folder) = folder {
-        keep(folder, &runs)?;
-    }
+    // Each is written whatever becomes of the others. What went wrong first is told.
+    let kept = folder.map_or(Ok(()), |folder| keep(folder, &runs));
+    let traced = args.trace.as_ref().map_or(Ok(()), |file| {
+        replacement::write(file, pretty(&trace).as_bytes())
+    });
+    let profiled = args.profile.as_ref().zip(profiler);
+    let profiled = profiled.map_or(Ok(()), |(file, profiler)| {
+        replacement::write(file, pretty(&profiler.document()).as_bytes())
+    });
     let report = summary::report(&runs, &trace, session::device_type(&args.program));
-    if let Err(failure) = outcome {
+    if let Err(failure) = outcome.and(kept).and(traced).and(profiled) {
         return Err(failure.after(report));
     }
     match expectation {

@@ -262,3 +262,46 @@ fn options_that_would_do_nothing_are_refused() {
         "--data",
     );
 }
+
+#[test]
+fn outputs_never_take_the_place_of_what_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let out = out.to_str().unwrap();
+    let model = "add/model.pte";
+    assert!(et(&["run", model, "--output-dir", out]).status.success());
+    let output = format!("{out}/run0_out0.npy");
+    let list = format!("{out}/outputs.json");
+    let before = std::fs::read(&output).unwrap();
+    let mut document: Value = serde_json::from_slice(&std::fs::read(&list).unwrap()).unwrap();
+    let item = document["runs"][0]["outputs"][0].clone();
+    document["runs"][0]["inputs"] = serde_json::json!([item, item]);
+    let calls = format!("{out}/calls.json");
+    std::fs::write(&calls, document.to_string()).unwrap();
+    for arguments in [
+        ["--input", output.as_str(), "--input", output.as_str()].as_slice(),
+        &["--calls", &calls],
+        &["--expect", out],
+    ] {
+        let arguments = [&["run", model, "--output-dir", out], arguments].concat();
+        check_failure(&arguments, 2, "might be written over");
+        assert_eq!(std::fs::read(&output).unwrap(), before);
+    }
+}
+
+/// Outputs are kept where another result cannot be written, and what failed is told.
+#[test]
+fn one_result_that_cannot_be_written_costs_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, trace) = (dir.path().join("out"), dir.path().join("none/trace.json"));
+    let arguments = [
+        "run",
+        "add/model.pte",
+        "--output-dir",
+        out.to_str().unwrap(),
+        "--trace",
+        trace.to_str().unwrap(),
+    ];
+    check_failure(&arguments, 1, "trace.json");
+    assert!(out.join("run0_out0.npy").is_file() && out.join("outputs.json").is_file());
+}
