@@ -2,6 +2,10 @@
 //!
 //! Tensors of a method point into planned memory, where one value may lie over another. References are therefore made
 //! only here, after their ranges were compared.
+#![expect(
+    unsafe_code,
+    reason = "references to parts of one table are made here, after their ranges were compared"
+)]
 
 use std::cell::Cell;
 use std::marker::PhantomData;

@@ -1,4 +1,8 @@
 //! What a kernel or a delegate is called with.
+#![expect(
+    unsafe_code,
+    reason = "a call copies between arguments whose places it has compared"
+)]
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

@@ -1,4 +1,8 @@
 //! Copies between places, on whatever devices these are.
+#![expect(
+    unsafe_code,
+    reason = "bytes move between raw places; the functions say what their callers vouch for"
+)]
 
 use std::slice;
 

@@ -1,4 +1,8 @@
 //! Element types: what a tensor holds.
+#![expect(
+    unsafe_code,
+    reason = "elements are bytes, and bytes elements, for types that allow both"
+)]
 
 use core::fmt;
 

@@ -44,6 +44,7 @@
 //! assert_eq!(values.tensor(out)?.as_slice::<f32>()?, [2.0, 4.0]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![deny(unsafe_code)]
 
 #[cfg(target_endian = "big")]
 compile_error!("elements in files are little-endian, and tensors are read where they lie");

@@ -1,4 +1,8 @@
 //! A method's values together with the memory that they live in.
+#![expect(
+    unsafe_code,
+    reason = "a table vouches for the memory that its tensors point into"
+)]
 
 mod error;
 mod exchange;

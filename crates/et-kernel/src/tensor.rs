@@ -1,4 +1,8 @@
 //! Tensors: a description, a place, and (for tensors of one's own) the memory.
+#![expect(
+    unsafe_code,
+    reason = "a tensor points into memory that it owns or that its table does"
+)]
 
 mod error;
 mod make;

@@ -1,4 +1,8 @@
 //! Threads that share the work of large instructions.
+#![expect(
+    unsafe_code,
+    reason = "work is lent to threads for as long as the caller waits"
+)]
 
 use std::fmt;
 use std::num::NonZeroUsize;

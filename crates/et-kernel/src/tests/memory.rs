@@ -1,4 +1,5 @@
 //! What tensors own, and how it changes hands.
+#![expect(unsafe_code, reason = "memory is lent, as callers do")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,8 @@
 //! Kernels and backends by name.
+#![expect(
+    unsafe_code,
+    reason = "what a macro offers to the process is a linker section"
+)]
 
 use std::sync::Arc;
 
