@@ -177,20 +177,22 @@ impl Tensor {
                 device: meta.device(),
             });
         }
-        let (expected, found) = (meta.bound_nbytes(), bytes.len());
-        let bytes = bytes
-            .slice(0..expected)
+        // The owner is asked once, as it might not give the same the next time.
+        let all: &[u8] = bytes;
+        let (expected, found) = (meta.bound_nbytes(), all.len());
+        let part = all
+            .get(..expected)
             .ok_or(TensorError::Length { expected, found })?;
-        let span = HostSpan::of(&bytes);
+        let span = HostSpan::of(part);
         if span.is_aligned(meta.alignment()) {
             let owner: Arc<dyn Send + Sync> = bytes.owner();
-            // SAFETY: the span is the bytes of `owner`, which are the same from call to call and so stay alive and unchanged
-            // while it exists; nobody writes through a shared tensor.
+            // SAFETY: the span was borrowed from `owner`, which is shared and so neither moved nor mutably borrowed while it exists: a
+            // borrow of it may last as long, and so the bytes do. Nobody writes through a shared tensor.
             return Ok(unsafe { Self::from_shared(meta, Located::Host(span), owner) });
         }
         let mut copy = HostBuffer::zeroed(expected as u64, meta.alignment())?;
         // SAFETY: the buffer is new, so nothing else uses it.
-        unsafe { copy.bytes_mut() }.copy_from_slice(&bytes);
+        unsafe { copy.bytes_mut() }.copy_from_slice(part);
         let memory = Located::Host(copy.span());
         // SAFETY: that is all of the buffer, which the owner keeps alive and nobody writes any more.
         Ok(unsafe { Self::from_shared(meta, memory, Arc::new(copy)) })

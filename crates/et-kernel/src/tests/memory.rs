@@ -180,3 +180,21 @@ fn r_ti_04_a_tensor_without_dimensions_has_one_element() {
     );
     assert!(Tensor::from_slice::<i64>(&[], &[]).is_err());
 }
+
+/// Gives all its bytes once and then fewer, as nobody should.
+#[test]
+fn an_owner_that_gives_fewer_bytes_the_second_time_is_asked_once() {
+    struct Shrinking(Vec<u8>, AtomicU32);
+    impl AsRef<[u8]> for Shrinking {
+        fn as_ref(&self) -> &[u8] {
+            match self.1.fetch_add(1, Ordering::Relaxed) {
+                0 | 1 => &self.0,
+                _ => &[],
+            }
+        }
+    }
+    let bytes = SharedBytes::new(Shrinking(vec![7; 64], AtomicU32::new(0)));
+    let meta = TensorMeta::contiguous(ScalarType::Byte, &[64]).unwrap();
+    let tensor = Tensor::constant(meta, &bytes).unwrap();
+    assert_eq!(tensor.as_slice::<u8>().unwrap(), [7; 64]);
+}
