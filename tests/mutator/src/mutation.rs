@@ -164,7 +164,8 @@ fn exchange(original: &[u8], random: &mut Random) -> (Vec<u8>, String) {
     let width = random.pick(&WIDTHS).unwrap_or(4);
     let mut place = || random.below(original.len() / width) * width;
     let (a, b) = (place(), place());
-    for i in 0..width {
+    // A file may be shorter than a word.
+    for i in 0..width.min(bytes.len()) {
         bytes.swap(a + i, b + i);
     }
     (bytes, format!("{width} bytes at {a} and {b} exchanged"))
@@ -189,4 +190,22 @@ fn cut(original: &[u8], random: &mut Random) -> (Vec<u8>, String) {
     let mut bytes = original.to_vec();
     bytes.drain(start..start + len);
     (bytes, format!("{len} bytes at {start} taken out"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn files_of_any_length_can_be_changed() {
+        for len in 0..20 {
+            let original: Vec<u8> = (0..len).collect();
+            for kind in Kind::value_variants() {
+                for seed in 0..100 {
+                    mutate(*kind, &original, seed);
+                }
+            }
+        }
+    }
 }
