@@ -96,6 +96,21 @@ impl Target {
     ///
     /// What went wrong with it: a panic, more time or more memory than it may take, or a result that is none.
     pub fn check(&self, bytes: Vec<u8>) -> Result<Outcome, String> {
+        let again = bytes.clone();
+        let (outcome, took) = self.measure(bytes)?;
+        if took <= self.time {
+            return Ok(outcome);
+        }
+        // Anything takes long once on a busy machine.
+        let (outcome, took) = self.measure(again)?;
+        if took > self.time {
+            return Err(format!("took {took:?}"));
+        }
+        Ok(outcome)
+    }
+
+    /// What became of a mutant, and how long it took.
+    fn measure(&self, bytes: Vec<u8>) -> Result<(Outcome, Duration), String> {
         let declared = match self.kind {
             Kind::Load | Kind::Run => program::declared(&bytes),
             _ => 0,
@@ -112,13 +127,10 @@ impl Target {
                 .unwrap_or("?");
             format!("panic: {text}")
         })??;
-        if took > self.time {
-            return Err(format!("took {took:?}"));
-        }
         if used > allowed {
             return Err(format!("used {used} bytes, and {allowed} are allowed"));
         }
-        Ok(outcome)
+        Ok((outcome, took))
     }
 
     fn work(&self, bytes: Vec<u8>) -> Result<Outcome, String> {

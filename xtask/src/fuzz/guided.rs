@@ -17,7 +17,7 @@ const TOOLCHAIN: &str = "nightly";
 /// The longest mutant, in bytes.
 const LONGEST: u64 = 4096;
 /// Seconds that one mutant may take, and MiB that the process may have.
-const LIMITS: [&str; 2] = ["-timeout=20", "-rss_limit_mb=3072"];
+const LIMITS: [&str; 2] = ["-timeout=60", "-rss_limit_mb=3072"];
 /// What the committed seeds of one target may have together, in bytes.
 const SEEDS: u64 = 112 << 10;
 
