@@ -91,7 +91,11 @@ pub(crate) fn works(command: &mut Command) -> bool {
 fn show(command: &Command) -> String {
     let mut words = Vec::new();
     for (name, value) in command.get_envs() {
-        let value = value.unwrap_or_default().to_string_lossy();
+        let Some(value) = value else {
+            // One that was taken away.
+            continue;
+        };
+        let value = value.to_string_lossy();
         words.push(format!("{}='{value}'", name.to_string_lossy()));
     }
     let program = std::path::Path::new(command.get_program());
