@@ -18,9 +18,9 @@ use et_kernel::{
 };
 use et_module as _; // offers the copies between host and device
 use et_module::{Module, Program};
-use et_schema::ScalarType;
 use et_schema::builder::{MethodBuilder, ProgramBuilder};
 use et_schema::owned;
+use et_schema::{DeviceTag, ScalarType};
 use et_sim::{SimAllocator, SimOptions};
 
 /// Makes delegates that multiply by a number: the blob is the number, as a little-endian `f32`.
@@ -99,7 +99,7 @@ fn program() -> Result<Vec<u8>, Box<dyn Error>> {
     let row = || owned::Tensor::new(ScalarType::Float, &[4]);
     let on_device = |offset| {
         let mut tensor = row().planned(memory, offset);
-        tensor.set_device(cuda, index);
+        tensor.set_device(DeviceTag::new(cuda, index));
         tensor
     };
     let x = forward.input(row().planned(host, 0));

@@ -230,7 +230,10 @@ fn outputs_can_be_left_on_the_device_or_copied_into_the_callers_tensor() {
         .unwrap()
         .output_into(0, &mut small)
         .unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Output { .. }), "{error:?}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Output { .. }),
+        "{error:?}"
+    );
 }
 
 #[test]
