@@ -29,7 +29,7 @@ use et_schema::owned::ExecutionPlan;
 
 use self::alias::Aliases;
 pub use self::audit::{Audit, Finding};
-pub use self::error::AnalysisError;
+pub use self::error::{AnalysisError, NamedBy};
 pub(crate) use self::flow::Flow;
 use self::liveness::Liveness;
 pub use self::names::ValueIndex;

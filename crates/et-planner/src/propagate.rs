@@ -97,7 +97,7 @@ pub struct MethodReport {
     /// Copies to a device that run once before a loop instead of in each round.
     pub hoisted: usize,
     /// For each instruction of the new method the old one that it belongs to, for what is keyed by the number of an
-    /// instruction outside of the file; empty where nothing was inserted.
+    /// instruction outside of the file; empty for a method that was left as it is or only tagged.
     pub origins: Vec<usize>,
     /// Inputs that must still be copied although `skip_h2d` asks for none, since the host or another device needs
     /// them too.

@@ -28,7 +28,7 @@ pub(crate) fn inspect(path: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     // Well-formed is enough to look; running takes a `VerifiedProgram`.
     let program = ParsedProgram::from_file_bytes(&file)?;
     let mut lines = Vec::new();
-    for problem in program.problems().list {
+    for problem in program.problems().list() {
         lines.push(format!("problem: {problem}"));
     }
     for method in ProgramSummary::new(&program).methods {

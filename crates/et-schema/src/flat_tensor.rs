@@ -1,48 +1,34 @@
 //! Tensor data files (.ptd): named blobs with the layouts of those that are tensors.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use core::ops::Range;
 
 use crate::aligned_bytes::AlignedBytes;
 use crate::byte_source::ByteSource;
-use crate::container::{ContainerError, FileKind, Layout};
+use crate::checked::Checked;
+use crate::container::{ContainerError, Layout};
 use crate::error::ReadError;
 use crate::generated::ptd;
 use crate::list::List;
 use crate::number::mem_index;
 use crate::problem::Problems;
-use crate::program::{check_extent, read_flatbuffer};
 use crate::scalar_type::ScalarType;
-use crate::structure;
+use crate::structure::FlatTensorFormat;
 use crate::validate::{self, Collect, FirstError};
 use crate::view::{SegmentView, checked_nbytes, numbers, table_at, tables};
 
 /// A tensor data file whose FlatBuffer is well-formed. Reading it is safe; what it says may be
 /// nonsense.
 #[derive(Debug, Clone)]
-pub struct ParsedFlatTensor {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    /// Well-formed as a `ptd::FlatTensor`: checked in `parse`.
-    bytes: AlignedBytes,
-    layout: Layout,
-}
+pub struct ParsedFlatTensor(Checked<FlatTensorFormat>);
 
 impl ParsedFlatTensor {
     /// Checks the FlatBuffer part of a file, which is `layout.flatbuffer_range()` of it.
     ///
     /// # Errors
-    /// [`ReadError::Structure`] with the damaged field.
+    /// [`ReadError::Structure`] with the damaged field, or if `bytes` and `layout` do not belong together.
     pub fn parse(bytes: AlignedBytes, layout: Layout) -> Result<Self, ReadError> {
-        check_extent(FileKind::FlatTensor, bytes.as_slice(), &layout)?;
-        structure::verify::<ptd::FlatTensor<'_>>(bytes.as_slice())?;
-        Ok(Self {
-            inner: Arc::new(Inner { bytes, layout }),
-        })
+        Checked::parse(bytes, layout).map(Self)
     }
 
     /// Reads the FlatBuffer part of a file, and no more of it, and parses it.
@@ -50,26 +36,20 @@ impl ParsedFlatTensor {
     /// # Errors
     /// The source fails, the container or the FlatBuffer is damaged, or there is no memory.
     pub fn read<S: ByteSource + ?Sized>(source: &S) -> Result<Self, ReadError> {
-        let (bytes, layout) = read_flatbuffer(source, Layout::flat_tensor)?;
-        Self::parse(bytes, layout)
+        Checked::read(source).map(Self)
     }
 
     /// The contents.
     pub fn root(&self) -> FlatTensorView<'_> {
-        // SAFETY: `inner.bytes` is well-formed as a `ptd::FlatTensor` by the field's invariant, and
-        // nothing can write to it.
-        let root = unsafe {
-            flatbuffers::root_unchecked::<ptd::FlatTensor<'_>>(self.inner.bytes.as_slice())
-        };
         FlatTensorView {
-            root,
-            layout: &self.inner.layout,
+            root: self.0.root(),
+            layout: self.0.layout(),
         }
     }
 
     /// Where the parts of the file lie.
     pub fn layout(&self) -> &Layout {
-        &self.inner.layout
+        self.0.layout()
     }
 
     /// Everything that is wrong or odd about the file, in its order.

@@ -79,6 +79,7 @@ extern crate alloc;
 mod aligned_bytes;
 pub mod builder;
 mod byte_source;
+mod checked;
 mod container;
 mod device_tag;
 mod error;

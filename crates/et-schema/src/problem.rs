@@ -131,8 +131,7 @@ impl Rule {
 /// All findings about a file, in the order of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Problems {
-    /// The findings, at most [`Problems::LIMIT`] of each severity.
-    pub list: Vec<Problem>,
+    list: Vec<Problem>,
     num_errors: u64,
     num_warnings: u64,
 }
@@ -140,6 +139,11 @@ pub struct Problems {
 impl Problems {
     /// How many findings are kept. A small hostile file can break a rule very often.
     pub const LIMIT: usize = 1000;
+
+    /// The findings that were kept: the first [`Problems::LIMIT`] of each severity.
+    pub fn list(&self) -> &[Problem] {
+        &self.list
+    }
 
     /// How many errors there are, kept or not.
     pub fn num_errors(&self) -> u64 {

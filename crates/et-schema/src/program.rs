@@ -1,17 +1,14 @@
 //! Programs in memory, by how far they were checked.
 
 use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::sync::Arc;
 
 use crate::aligned_bytes::AlignedBytes;
 use crate::byte_source::ByteSource;
-use crate::container::{FileKind, HEAD_LEN, Layout};
-use crate::error::{ReadError, StructureError, StructureErrorKind};
-use crate::generated::pte;
-use crate::number::file_len;
+use crate::checked::Checked;
+use crate::container::Layout;
+use crate::error::ReadError;
 use crate::problem::Problems;
-use crate::structure;
+use crate::structure::ProgramFormat;
 use crate::validate::{self, Collect, FirstError};
 use crate::view::ProgramView;
 
@@ -19,28 +16,15 @@ use crate::view::ProgramView;
 ///
 /// This is for looking at files. To run a program, [`validate`](Self::validate) it.
 #[derive(Debug, Clone)]
-pub struct ParsedProgram {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    /// Well-formed as a `pte::Program`: checked in `parse`, or promised in `assume_verified`.
-    bytes: AlignedBytes,
-    layout: Layout,
-}
+pub struct ParsedProgram(Checked<ProgramFormat>);
 
 impl ParsedProgram {
     /// Checks the FlatBuffer part of a program, which is `layout.flatbuffer_range()` of its file.
     ///
     /// # Errors
-    /// [`ReadError::Structure`] with the damaged field.
+    /// [`ReadError::Structure`] with the damaged field, or if `bytes` and `layout` do not belong together.
     pub fn parse(bytes: AlignedBytes, layout: Layout) -> Result<Self, ReadError> {
-        check_extent(FileKind::Program, bytes.as_slice(), &layout)?;
-        structure::verify::<pte::Program<'_>>(bytes.as_slice())?;
-        Ok(Self {
-            inner: Arc::new(Inner { bytes, layout }),
-        })
+        Checked::parse(bytes, layout).map(Self)
     }
 
     /// Parses a whole file that is in memory. Only the FlatBuffer part is copied.
@@ -56,27 +40,22 @@ impl ParsedProgram {
     /// # Errors
     /// The source fails, the container or the FlatBuffer is damaged, or there is no memory.
     pub fn read<S: ByteSource + ?Sized>(source: &S) -> Result<Self, ReadError> {
-        let (bytes, layout) = read_flatbuffer(source, Layout::program)?;
-        Self::parse(bytes, layout)
+        Checked::read(source).map(Self)
     }
 
     /// The program.
     pub fn root(&self) -> ProgramView<'_> {
-        // SAFETY: `inner.bytes` is well-formed as a `pte::Program` by the field's invariant, and
-        // nothing can write to it.
-        let root =
-            unsafe { flatbuffers::root_unchecked::<pte::Program<'_>>(self.inner.bytes.as_slice()) };
-        ProgramView::new(root, &self.inner.layout)
+        ProgramView::new(self.0.root(), self.0.layout())
     }
 
     /// Where the parts of the file lie.
     pub fn layout(&self) -> &Layout {
-        &self.inner.layout
+        self.0.layout()
     }
 
     /// The FlatBuffer part of the file, header included.
     pub fn flatbuffer(&self) -> &[u8] {
-        self.inner.bytes.as_slice()
+        self.0.flatbuffer()
     }
 
     /// Everything that is wrong or odd about the program, in the order of the file.
@@ -141,10 +120,9 @@ impl VerifiedProgram {
     /// `bytes` must be the FlatBuffer part of a file for which [`verify`](Self::verify) succeeds.
     /// Reading any other through the views may reach outside of `bytes`.
     pub unsafe fn assume_verified(bytes: AlignedBytes, layout: Layout) -> Result<Self, ReadError> {
-        check_extent(FileKind::Program, bytes.as_slice(), &layout)?;
-        Ok(Self(ParsedProgram {
-            inner: Arc::new(Inner { bytes, layout }),
-        }))
+        // SAFETY: the caller promises that verification, of which parsing is a part, succeeds.
+        let checked = unsafe { Checked::assume_verified(bytes, layout)? };
+        Ok(Self(ParsedProgram(checked)))
     }
 
     /// The program.
@@ -166,44 +144,4 @@ impl VerifiedProgram {
     pub fn as_parsed(&self) -> &ParsedProgram {
         &self.0
     }
-}
-
-pub(crate) fn check_extent(
-    file: FileKind,
-    bytes: &[u8],
-    layout: &Layout,
-) -> Result<(), StructureError> {
-    let expected = layout.flatbuffer_range().end;
-    let found = file_len(bytes.len());
-    let kind = if layout.kind() != file {
-        StructureErrorKind::Layout {
-            found: layout.kind(),
-        }
-    } else if found != expected {
-        StructureErrorKind::Length { found, expected }
-    } else {
-        return Ok(());
-    };
-    Err(StructureError {
-        file,
-        path: String::new(),
-        kind,
-    })
-}
-
-pub(crate) fn read_flatbuffer<S: ByteSource + ?Sized>(
-    source: &S,
-    layout: fn(&[u8], u64) -> Result<Layout, crate::container::ContainerError>,
-) -> Result<(AlignedBytes, Layout), ReadError> {
-    let len = source.len();
-    let mut head = [0; HEAD_LEN];
-    let there = usize::try_from(len).unwrap_or(HEAD_LEN).min(HEAD_LEN);
-    let head = head.get_mut(..there).unwrap_or_default();
-    source.read_at(0, head)?;
-    let layout = layout(head, len)?;
-    // Before memory is taken for what could not be verified.
-    structure::expect_addressable(layout.kind(), layout.flatbuffer_range().end)?;
-    let mut bytes = AlignedBytes::zeroed(layout.flatbuffer_range().end)?;
-    source.read_at(0, bytes.as_mut_slice())?;
-    Ok((bytes, layout))
 }

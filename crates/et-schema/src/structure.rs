@@ -10,10 +10,11 @@ use alloc::string::{String, ToString};
 use core::fmt::Write;
 
 use flatbuffers::{
-    ErrorTraceDetail, ForwardsUOffset, InvalidFlatbuffer, Verifiable, Verifier, VerifierOptions,
+    ErrorTraceDetail, Follow, ForwardsUOffset, InvalidFlatbuffer, Verifiable, Verifier,
+    VerifierOptions,
 };
 
-use crate::container::FileKind;
+use crate::container::{ContainerError, FileKind, Layout};
 use crate::error::{StructureError, StructureErrorKind};
 use crate::generated::{ptd, pte};
 use crate::number::file_len;
@@ -27,22 +28,45 @@ const EXPANSION: usize = 16;
 /// What a file may expand to whatever its length, so that tiny files need no exact accounting.
 const FREE: usize = 64 * 1024;
 
-/// A table that a file can have as its root.
-pub(crate) trait Root: Verifiable {
-    /// Its format.
+/// A format of files that are FlatBuffers at their core.
+pub(crate) trait Format {
+    /// Its root table.
+    type Root<'a>: Verifiable + Follow<'a, Inner = Self::Root<'a>>;
+    /// Its name.
     const FILE: FileKind;
-    /// Its fields.
+    /// The fields of the root table.
     const SHAPE: &'static Shape;
+
+    /// Where the parts of a file lie, by its head and its length.
+    fn layout(head: &[u8], file_len: u64) -> Result<Layout, ContainerError>;
 }
 
-impl Root for pte::Program<'_> {
+/// Programs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ProgramFormat {}
+
+impl Format for ProgramFormat {
+    type Root<'a> = pte::Program<'a>;
     const FILE: FileKind = FileKind::Program;
     const SHAPE: &'static Shape = &shape::PROGRAM;
+
+    fn layout(head: &[u8], file_len: u64) -> Result<Layout, ContainerError> {
+        Layout::program(head, file_len)
+    }
 }
 
-impl Root for ptd::FlatTensor<'_> {
+/// Tensor data files.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FlatTensorFormat {}
+
+impl Format for FlatTensorFormat {
+    type Root<'a> = ptd::FlatTensor<'a>;
     const FILE: FileKind = FileKind::FlatTensor;
     const SHAPE: &'static Shape = &shape::FLAT_TENSOR;
+
+    fn layout(head: &[u8], file_len: u64) -> Result<Layout, ContainerError> {
+        Layout::flat_tensor(head, file_len)
+    }
 }
 
 /// Refuses what is longer than the offsets of a FlatBuffer reach.
@@ -63,25 +87,25 @@ pub(crate) fn expansion_limit(len: usize) -> usize {
     len.saturating_mul(EXPANSION).saturating_add(FREE)
 }
 
-/// Verifies `bytes` as a FlatBuffer whose root is a `T`.
-pub(crate) fn verify<T: Root>(bytes: &[u8]) -> Result<(), StructureError> {
+/// Verifies `bytes` as a FlatBuffer of format `F`.
+pub(crate) fn verify<F: Format>(bytes: &[u8]) -> Result<(), StructureError> {
     let error = |kind| StructureError {
-        file: T::FILE,
+        file: F::FILE,
         path: String::new(),
         kind,
     };
     let len = file_len(bytes.len());
-    expect_addressable(T::FILE, len)?;
+    expect_addressable(F::FILE, len)?;
     let root = bytes.first_chunk().copied().map_or(0, u32::from_le_bytes);
     let after_identifier = 8..=len.saturating_sub(4);
     if !after_identifier.contains(&u64::from(root)) {
         return Err(error(StructureErrorKind::Root { offset: root, len }));
     }
     let limit = expansion_limit(bytes.len());
-    match walk(bytes, T::SHAPE, limit) {
+    match walk(bytes, F::SHAPE, limit) {
         Ok(()) => {
             debug_assert_eq!(
-                explain::<T>(bytes),
+                explain::<F>(bytes),
                 None,
                 "the walk takes what the verifier refuses"
             );
@@ -95,7 +119,7 @@ pub(crate) fn verify<T: Root>(bytes: &[u8]) -> Result<(), StructureError> {
                 unit: "bytes",
             }))
         }
-        Err(Fault::Damaged) => Err(explain::<T>(bytes).unwrap_or_else(|| {
+        Err(Fault::Damaged) => Err(explain::<F>(bytes).unwrap_or_else(|| {
             error(StructureErrorKind::Other(
                 "refused without a known reason".to_string(),
             ))
@@ -105,7 +129,7 @@ pub(crate) fn verify<T: Root>(bytes: &[u8]) -> Result<(), StructureError> {
 
 /// What the verifier of the flatbuffers crate says against `bytes`. Its limits are those of the
 /// walk, four times over, as it counts some bytes more than once.
-fn explain<T: Root>(bytes: &[u8]) -> Option<StructureError> {
+fn explain<F: Format>(bytes: &[u8]) -> Option<StructureError> {
     let len = bytes.len();
     let options = VerifierOptions {
         max_depth: 64,
@@ -114,8 +138,8 @@ fn explain<T: Root>(bytes: &[u8]) -> Option<StructureError> {
         ignore_missing_null_terminator: false,
     };
     let mut verifier = Verifier::new(&options, bytes);
-    let error = <ForwardsUOffset<T>>::run_verifier(&mut verifier, 0).err()?;
-    Some(describe(T::FILE, len, &options, &error))
+    let error = <ForwardsUOffset<F::Root<'_>>>::run_verifier(&mut verifier, 0).err()?;
+    Some(describe(F::FILE, len, &options, &error))
 }
 
 fn describe(

@@ -114,7 +114,7 @@ fn judge(source: &Source, problems: &Problems, report: Report) -> Result<Report,
 }
 
 fn add_problems(report: &mut Report, problems: &Problems) {
-    if !problems.list.is_empty() {
+    if !problems.list().is_empty() {
         report.text.push_str("problems");
         problem_table(problems).write_to(&mut report.text);
     }

@@ -150,7 +150,7 @@ fn findings_name_themselves(failure: &Failure, name: &str) -> bool {
 /// All problems of a file, the errors and warnings in the order of the file.
 pub(crate) fn problem_table(problems: &Problems) -> Section {
     let mut section = Section::new("", &["severity", "field", "found", "expected"]);
-    for problem in &problems.list {
+    for problem in problems.list() {
         section.row([
             severity(problem.severity).into(),
             render::name(&problem.path),
@@ -202,5 +202,5 @@ pub(crate) fn problems_json(problems: &Problems) -> Json {
             "code": problem.code(),
         })
     };
-    problems.list.iter().map(entry).collect()
+    problems.list().iter().map(entry).collect()
 }

@@ -196,7 +196,7 @@ fn bases(
             start.insert(at);
         }
     }
-    let found = if flow.is_linear() {
+    let found = if flow.has_no_jumps() {
         writers.before_uses(start, uses, work)?
     } else {
         writers.before_uses_on_all_paths(start, uses, flow, work)?
@@ -284,7 +284,7 @@ impl Writers {
                 }
             }
             // Without a jump back, one pass in order has seen every path.
-            if !changed || flow.is_straight() {
+            if !changed || flow.has_no_loops() {
                 break;
             }
         }

@@ -1,5 +1,7 @@
 //! Why a method cannot be analysed.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use super::names::ValueIndex;
@@ -50,7 +52,7 @@ pub enum AnalysisError {
     #[error("{place} names value {found}, the method has {count}")]
     NoSuchValue {
         /// What names it.
-        place: String,
+        place: NamedBy,
         /// The index.
         found: i64,
         /// The number of values.
@@ -96,4 +98,29 @@ pub enum AnalysisError {
         /// How many.
         found: usize,
     },
+}
+
+/// What names a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NamedBy {
+    /// The method's list of inputs.
+    Inputs,
+    /// The method's list of outputs.
+    Outputs,
+    /// A value that is a list.
+    List(ValueIndex),
+    /// An instruction, by its number.
+    Instruction(usize),
+}
+
+impl fmt::Display for NamedBy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inputs => formatter.write_str("inputs"),
+            Self::Outputs => formatter.write_str("outputs"),
+            Self::List(list) => write!(formatter, "list {list}"),
+            Self::Instruction(number) => write!(formatter, "instruction {number}"),
+        }
+    }
 }

@@ -15,8 +15,8 @@ pub(crate) struct Flow {
     sources: BTreeMap<usize, Vec<usize>>,
     /// Jumps that are always taken.
     always: Vec<bool>,
-    linear: bool,
-    straight: bool,
+    no_jumps: bool,
+    no_loops: bool,
 }
 
 /// The instructions from which a run may come to another.
@@ -65,12 +65,12 @@ impl Flow {
                 sources.entry(*to).or_default().push(node);
             }
         }
-        let straight = sources
+        let no_loops = sources
             .iter()
             .all(|(to, from)| from.iter().all(|from| from < to));
         Ok(Self {
-            linear: sources.is_empty(),
-            straight,
+            no_jumps: sources.is_empty(),
+            no_loops,
             jumps,
             sources,
             always,
@@ -94,7 +94,7 @@ impl Flow {
 
     /// The instructions after which a run may come to `to`.
     pub(super) fn reaching(&self, to: usize) -> Reaching {
-        if self.linear {
+        if self.no_jumps {
             return Reaching { to, nodes: None };
         }
         let mut nodes = vec![false; self.exit() + 1];
@@ -116,7 +116,7 @@ impl Flow {
 
     /// Whether every run that comes to `to` has been at `first` before.
     pub(super) fn is_always_before(&self, first: usize, to: usize) -> bool {
-        if self.is_linear() || first == 0 {
+        if self.has_no_jumps() || first == 0 {
             return first < to;
         }
         let mut seen = vec![false; self.exit() + 1];
@@ -146,13 +146,13 @@ impl Flow {
     }
 
     /// Whether there are no jumps: every instruction runs once, in order.
-    pub(super) fn is_linear(&self) -> bool {
-        self.linear
+    pub(super) fn has_no_jumps(&self) -> bool {
+        self.no_jumps
     }
 
     /// Whether instructions only ever run in order, each at most once.
-    pub(super) fn is_straight(&self) -> bool {
-        self.straight
+    pub(super) fn has_no_loops(&self) -> bool {
+        self.no_loops
     }
 }
 

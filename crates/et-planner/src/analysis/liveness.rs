@@ -53,7 +53,7 @@ impl Liveness {
         loop {
             work.spend(shown)?;
             work.spend_on(flow.exit(), each)?;
-            if !liveness.pass(flow, steps, aliases, &tables) || flow.is_straight() {
+            if !liveness.pass(flow, steps, aliases, &tables) || flow.has_no_loops() {
                 break;
             }
         }

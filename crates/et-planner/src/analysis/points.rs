@@ -51,7 +51,7 @@ impl PointsTo {
                     changed |= join(&mut points.states[next], &after, work)?;
                 }
             }
-            if !changed || flow.is_straight() {
+            if !changed || flow.has_no_loops() {
                 return Ok(points);
             }
         }

@@ -111,7 +111,7 @@ impl<'a> Split<'a> {
         arguments: &[ValueIndex],
         steps: &[Step],
     ) -> Result<Vec<Role>, AnalysisError> {
-        if !self.flow.is_linear() {
+        if !self.flow.has_no_jumps() {
             self.work.spend(steps.len())?;
         }
         let call = Call {
@@ -259,7 +259,7 @@ impl<'a> Split<'a> {
             let mut changed = step.changes().map(ValueIndex::get);
             if let Some(owner) = changed.find(overlapping) {
                 // What only some paths write is not what is shown on all of them.
-                if !self.flow.is_linear() {
+                if !self.flow.has_no_jumps() {
                     self.work.spend(steps.len())?;
                 }
                 let is_shown = same(&owner) && self.flow.is_always_before(before, call.node);

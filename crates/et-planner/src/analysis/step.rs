@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use et_schema::owned::{ExecutionPlan, Instruction, KernelCall, Operator, Value};
+use et_schema::owned::{DelegateCall, ExecutionPlan, Instruction, KernelCall, Operator, Value};
 
-use super::error::AnalysisError;
+use super::error::{AnalysisError, NamedBy};
 use super::names::ValueIndex;
 use super::storage::{Storages, tensors, value};
 use super::work::Work;
@@ -98,18 +98,15 @@ fn step(
     number: usize,
     instruction: &Instruction,
 ) -> Result<Step, AnalysisError> {
-    let check = |index: i32| {
-        value(index.into(), plan.values.len(), || {
-            format!("instruction {number}")
-        })
-    };
+    let by = NamedBy::Instruction(number);
+    let check = |index: i32| value(index.into(), plan.values.len(), by);
     let checked = |list: &[i32]| {
         list.iter()
             .map(|&index| check(index))
             .collect::<Result<Vec<_>, _>>()
     };
-    let read = |value| Step {
-        reads: indices(tensors(plan, value)),
+    let read = |values: &[usize]| Step {
+        reads: indices(values.iter().flat_map(|&value| tensors(plan, value))),
         ..Step::default()
     };
     Ok(match instruction {
@@ -118,24 +115,8 @@ fn step(
             kernel(plan, storages, operator, &checked(&call.args)?)
         }
         Instruction::DelegateCall(call) => {
-            let (found, count) = (call.delegate_index, plan.delegates.len());
-            if usize::try_from(found).map_or(true, |index| index >= count) {
-                let found = found.into();
-                return Err(AnalysisError::NoSuchCallee {
-                    instruction: number,
-                    what: "delegate",
-                    found,
-                    count,
-                });
-            }
-            let arguments = checked(&call.args)?;
-            let reads = arguments
-                .iter()
-                .flat_map(|&argument| tensors(plan, argument));
-            Step {
-                reads: indices(reads),
-                ..Step::default()
-            }
+            expect_delegate(plan, number, call)?;
+            read(&checked(&call.args)?)
         }
         Instruction::MoveCall(call) => {
             let (to, from) = (check(call.move_to)?, check(call.move_from)?);
@@ -147,7 +128,7 @@ fn step(
                 ..Step::default()
             }
         }
-        Instruction::JumpFalseCall(call) => read(check(call.cond_value_index)?),
+        Instruction::JumpFalseCall(call) => read(&[check(call.cond_value_index)?]),
         Instruction::FreeCall(call) => {
             check(call.value_index)?;
             Step::default()
@@ -158,6 +139,23 @@ fn step(
             });
         }
     })
+}
+
+fn expect_delegate(
+    plan: &ExecutionPlan,
+    instruction: usize,
+    call: &DelegateCall,
+) -> Result<(), AnalysisError> {
+    let (found, count) = (call.delegate_index, plan.delegates.len());
+    match usize::try_from(found) {
+        Ok(index) if index < count => Ok(()),
+        _ => Err(AnalysisError::NoSuchCallee {
+            instruction,
+            what: "delegate",
+            found: found.into(),
+            count,
+        }),
+    }
 }
 
 fn operator<'a>(

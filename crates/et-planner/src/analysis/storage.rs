@@ -5,7 +5,7 @@ use std::ops::Range;
 use et_schema::TensorLocation;
 use et_schema::owned::{ExecutionPlan, Tensor, Value};
 
-use super::error::AnalysisError;
+use super::error::{AnalysisError, NamedBy};
 use super::names::ValueIndex;
 use super::set::Set;
 
@@ -48,8 +48,8 @@ impl Storages {
         let count = plan.values.len();
         let mut storages = Self {
             places: Vec::with_capacity(count),
-            inputs: indices(plan, &plan.inputs, "inputs")?,
-            outputs: indices(plan, &plan.outputs, "outputs")?,
+            inputs: indices(plan, &plan.inputs, NamedBy::Inputs)?,
+            outputs: indices(plan, &plan.outputs, NamedBy::Outputs)?,
             constants: Set::new(count),
             initialised: Set::new(count),
             last_placeholder: None,
@@ -133,24 +133,20 @@ fn place(tensor: &Tensor) -> Option<Option<Place>> {
     }))
 }
 
-fn indices(plan: &ExecutionPlan, list: &[i32], place: &str) -> Result<Set, AnalysisError> {
+fn indices(plan: &ExecutionPlan, list: &[i32], by: NamedBy) -> Result<Set, AnalysisError> {
     let count = plan.values.len();
     let mut set = Set::new(count);
     for &index in list {
-        set.insert(value(index.into(), count, || place.to_owned())?);
+        set.insert(value(index.into(), count, by)?);
     }
     Ok(set)
 }
 
 /// Checks the index of a value.
-pub(super) fn value(
-    index: i64,
-    count: usize,
-    place: impl FnOnce() -> String,
-) -> Result<usize, AnalysisError> {
+pub(super) fn value(index: i64, count: usize, place: NamedBy) -> Result<usize, AnalysisError> {
     let checked = usize::try_from(index).ok().filter(|&index| index < count);
-    checked.ok_or_else(|| AnalysisError::NoSuchValue {
-        place: place(),
+    checked.ok_or(AnalysisError::NoSuchValue {
+        place,
         found: index,
         count,
     })
@@ -158,7 +154,7 @@ pub(super) fn value(
 
 fn check_items(list: usize, items: &[i32], count: usize) -> Result<(), AnalysisError> {
     for &item in items.iter().filter(|&&item| item != -1) {
-        value(item.into(), count, || format!("list {list}"))?;
+        value(item.into(), count, NamedBy::List(ValueIndex::new(list)))?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! does not tell: delegates, unknown operators, those that draw random numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use et_schema::owned::{ExecutionPlan, Instruction, Value};
 
@@ -45,7 +46,7 @@ pub(super) fn candidates(
         return Ok(found);
     }
     let blocks = blocks(analysis.method());
-    let needs = Needs::new(analysis);
+    let needs = Needs::new(analysis, &blocks);
     for rule in [Rule::Late, Rule::LeastAhead, Rule::LeastBehind] {
         let mut origins = Vec::with_capacity(analysis.steps().len());
         for block in &blocks {
@@ -86,7 +87,7 @@ fn in_order(method: &ExecutionPlan, origins: &[usize]) -> ExecutionPlan {
 }
 
 /// Stretches that are entered at their start and left at their end only; a jump is one of its own.
-fn blocks(method: &ExecutionPlan) -> Vec<std::ops::Range<usize>> {
+fn blocks(method: &ExecutionPlan) -> Vec<Range<usize>> {
     let instructions: Vec<&Instruction> = method.instructions().collect();
     let mut starts: BTreeSet<usize> = [0, instructions.len()].into();
     for (node, instruction) in instructions.iter().enumerate() {
@@ -123,12 +124,12 @@ struct Needs {
     /// For each instruction what it needs, and whether it changes it.
     touched: Vec<BTreeMap<Resource, bool>>,
     nbytes: BTreeMap<Resource, u64>,
-    /// Needed somewhere else than in one block: by (block-independent) number of blocks that touch it.
+    /// Needed before or after the method, or in more than one block.
     lasting: BTreeSet<Resource>,
 }
 
 impl Needs {
-    fn new(analysis: &Analysis<'_>) -> Self {
+    fn new(analysis: &Analysis<'_>, blocks: &[Range<usize>]) -> Self {
         let method = analysis.method();
         let numbers = changing_numbers(method);
         let instructions = method.instructions();
@@ -172,11 +173,24 @@ impl Needs {
                 needs.lasting.insert(analysis.group(base).get());
             }
         }
+        needs.find_shared(blocks);
         needs
     }
 
+    /// What more than one block touches lasts.
+    fn find_shared(&mut self, blocks: &[Range<usize>]) {
+        let mut first: BTreeMap<Resource, usize> = BTreeMap::new();
+        for (number, block) in blocks.iter().enumerate() {
+            for &resource in self.touched[block.clone()].iter().flat_map(BTreeMap::keys) {
+                if *first.entry(resource).or_insert(number) != number {
+                    self.lasting.insert(resource);
+                }
+            }
+        }
+    }
+
     /// The instructions of a block in a new order.
-    fn order(&self, block: std::ops::Range<usize>, rule: Rule) -> Vec<usize> {
+    fn order(&self, block: Range<usize>, rule: Rule) -> Vec<usize> {
         let graph = Graph::new(self, block.clone());
         match rule {
             Rule::Late => graph.late(),
@@ -306,12 +320,10 @@ struct Graph {
     /// For each instruction those that it must come after, in order.
     before: Vec<Vec<usize>>,
     after: Vec<Vec<usize>>,
-    /// Groups that are needed before or after the block, too.
-    lasting: BTreeSet<Resource>,
 }
 
 impl Graph {
-    fn new(needs: &Needs, block: std::ops::Range<usize>) -> Self {
+    fn new(needs: &Needs, block: Range<usize>) -> Self {
         let mut before = vec![BTreeSet::new(); block.len()];
         let mut writer: BTreeMap<Resource, usize> = BTreeMap::new();
         let mut readers: BTreeMap<Resource, Vec<usize>> = BTreeMap::new();
@@ -337,15 +349,10 @@ impl Graph {
                 after[earlier].push(at);
             }
         }
-        let elsewhere = needs.touched.iter().enumerate();
-        let elsewhere = elsewhere.filter(|(node, _)| !block.contains(node));
-        let mut lasting = needs.lasting.clone();
-        lasting.extend(elsewhere.flat_map(|(_, touched)| touched.keys().copied()));
         Self {
             start: block.start,
             before,
             after,
-            lasting,
         }
     }
 
@@ -425,7 +432,7 @@ impl<'a> Memory<'a> {
         let mut left = BTreeMap::new();
         for touched in &needs.touched[graph.start..graph.start + graph.before.len()] {
             for resource in touched.keys() {
-                if needs.nbytes.contains_key(resource) && !graph.lasting.contains(resource) {
+                if needs.nbytes.contains_key(resource) && !needs.lasting.contains(resource) {
                     *left.entry(*resource).or_default() += 1;
                 }
             }

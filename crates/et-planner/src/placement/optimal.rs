@@ -1,6 +1,7 @@
 //! The smallest arena, or any within a capacity: fast plans first, then search, always with what is proved.
 
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
 use super::best_fit::{Order, best_fit, stack};
 use super::bound::max_live_load;
@@ -132,9 +133,9 @@ fn solve(
 
 /// A block with the best offsets found so far, in units above its base.
 struct Part {
-    block: Block,
-    members: Option<Lists>,
-    neighbours: Option<Lists>,
+    block: Rc<Block>,
+    members: Option<Rc<Lists>>,
+    neighbours: Option<Rc<Lists>>,
     offsets: Vec<u64>,
     height: u64,
     /// No plan of the block is lower.
@@ -219,15 +220,12 @@ impl Arena {
     /// Searches one block, deeper in each round, until it is as low as the goal.
     fn improve_part(&mut self, number: usize, meter: &mut Meter<'_>) -> Result<(), Stop> {
         let part = &self.parts[number];
-        let (Some(members), Some(neighbours)) = (&part.members, &part.neighbours) else {
+        let block = Rc::clone(&part.block);
+        let (Some(members), Some(neighbours)) = (part.members.clone(), part.neighbours.clone())
+        else {
             return Err(Stop::TooLarge);
         };
-        let (columns, members, neighbours) = (
-            part.block.columns.clone(),
-            members.clone(),
-            neighbours.clone(),
-        );
-        let mut search = Search::new(&columns, &members, &neighbours);
+        let mut search = Search::new(&block.columns, &members, &neighbours);
         self.dive(number, &mut search, meter)?;
         for round in 0.. {
             let target = self.target(number);
@@ -368,9 +366,9 @@ impl Part {
             }
         }
         Self {
-            block,
-            members,
-            neighbours,
+            block: Rc::new(block),
+            members: members.map(Rc::new),
+            neighbours: neighbours.map(Rc::new),
             offsets,
             height,
             bound,

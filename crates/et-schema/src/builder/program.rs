@@ -65,6 +65,9 @@ impl ProgramBuilder {
     }
 
     /// Adds a constant to segment 0 and returns its `data_buffer_idx`.
+    ///
+    /// # Panics
+    /// If the program's list of constants was replaced by one that names a segment which is not there.
     pub fn constant(&mut self, bytes: &[u8]) -> u32 {
         let list = self.program.constant_segment.get_or_insert_default();
         append(&mut self.segments, list, bytes, self.constant_alignment)
@@ -85,6 +88,9 @@ impl ProgramBuilder {
 
     /// Adds initial data for a planned tensor, to a segment of its own kind, and returns its
     /// `data_buffer_idx`.
+    ///
+    /// # Panics
+    /// If the program's list of initial data was replaced by one that names a segment which is not there.
     pub fn initial_data(&mut self, bytes: &[u8]) -> u32 {
         let lists = self.program.mutable_data_segments.get_or_insert_default();
         if lists.is_empty() {

@@ -226,8 +226,8 @@ impl<S: Sink> Check<'_, S> {
                     "a value that is no input yet",
                 )?;
             }
-            let kind = self.io_kind(plan, &path, value)?;
-            if kind
+            let view = self.flat_value(plan, &path, value)?;
+            if view
                 .and_then(|view| view.as_tensor())
                 .is_some_and(|tensor| tensor.is_constant())
             {
@@ -247,14 +247,14 @@ impl<S: Sink> Check<'_, S> {
         for (index, value) in plan.view.outputs().iter().enumerate() {
             let path = outputs.at(index);
             if self.value_index(&path, value, plan.num_values)? {
-                self.io_kind(plan, &path, value)?;
+                self.flat_value(plan, &path, value)?;
             }
         }
         Ok(())
     }
 
-    /// Lists come in flattened; a runtime has no way to take or give one.
-    fn io_kind<'a>(
+    /// The value. Lists come in flattened; a runtime has no way to take or give one.
+    fn flat_value<'a>(
         &mut self,
         plan: &Plan<'a>,
         path: &Path<'_>,

@@ -90,7 +90,7 @@ pub(crate) fn load(file: &[u8]) -> Result<VerifiedProgram, ReadError> {
     };
     let problems = cheap(|| parsed.problems());
     let first = problems
-        .list
+        .list()
         .iter()
         .find(|problem| problem.severity == Severity::Error);
     match &loaded {
@@ -133,7 +133,7 @@ pub(crate) fn check_warned(file: &[u8], expected: &[(&str, &str)]) {
     let program = load(file).unwrap();
     let problems = program.as_parsed().problems();
     let found: Vec<_> = problems
-        .list
+        .list()
         .iter()
         .map(|problem| (problem.rule.id(), problem.path.as_str()))
         .collect();

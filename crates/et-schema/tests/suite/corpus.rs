@@ -31,7 +31,7 @@ fn real_programs_have_no_errors() {
         let bytes = std::fs::read(&file).unwrap();
         let program = ParsedProgram::from_file_bytes(&bytes)
             .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        for problem in &program.problems().list {
+        for problem in program.problems().list() {
             println!("{}: {:?} {problem}", file.display(), problem.severity);
         }
         program
@@ -48,7 +48,7 @@ fn real_tensor_data_files_have_no_problems() {
         let bytes = std::fs::read(&file).unwrap();
         let data = ParsedFlatTensor::read(bytes.as_slice())
             .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        assert_eq!(data.problems().list, [], "{}", file.display());
+        assert_eq!(data.problems().list(), [], "{}", file.display());
         for entry in data.root().entries() {
             let range = data
                 .root()

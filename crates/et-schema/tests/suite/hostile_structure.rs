@@ -141,7 +141,7 @@ fn a4_control_characters_in_names_are_escaped_in_messages() {
         twice.method(named);
     }
     let loaded = load(&twice.to_bytes().unwrap()).unwrap();
-    let text = loaded.as_parsed().problems().list[0].to_string();
+    let text = loaded.as_parsed().problems().list()[0].to_string();
     assert!(
         text.chars().all(|char| !char.is_control()) && text.len() < 1000,
         "{text}"

@@ -15,7 +15,7 @@ fn load(file: &[u8]) -> Result<VerifiedFlatTensor, ReadError> {
     if let Ok(parsed) = ParsedFlatTensor::read(file) {
         let problems = cheap(|| parsed.problems());
         let first = problems
-            .list
+            .list()
             .iter()
             .find(|problem| problem.severity == Severity::Error);
         assert_eq!(first.is_none(), loaded.is_ok());

@@ -370,7 +370,8 @@ proptest! {
         }
         let bytes = file.to_bytes().unwrap();
         let verified = VerifiedFlatTensor::from_file_bytes(&bytes).unwrap();
-        prop_assert_eq!(&verified.as_parsed().problems().list, &[]);
+        let problems = verified.as_parsed().problems();
+        prop_assert_eq!(problems.list(), &[]);
         for (entry, (data, tensor)) in verified.root().entries().zip(&entries) {
             let range = verified.root().segment_range(entry.segment_index).unwrap().unwrap();
             let [start, end] = [range.start, range.end].map(|at| usize::try_from(at).unwrap());

@@ -187,7 +187,7 @@ fn built_tensor_data_is_valid_and_aligned() {
             .tensor("none", ScalarType::Float, &[0, 3], &[])
             .blob("blob", &[2; 5]);
         let verified = VerifiedFlatTensor::from_file_bytes(&file.to_bytes().unwrap()).unwrap();
-        assert_eq!(verified.as_parsed().problems().list, []);
+        assert_eq!(verified.as_parsed().problems().list(), []);
         for entry in verified.root().entries() {
             let range = verified
                 .root()
