@@ -345,7 +345,7 @@ impl Method {
         };
         self.may_go_on()
             .map_err(|kind| Error::from(kind).in_method(self.meta.name()))?;
-        self.taken += 1;
+        self.taken = self.taken.saturating_add(1);
         match run::step(
             &mut self.steps,
             &mut self.table,

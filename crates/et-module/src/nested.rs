@@ -89,7 +89,8 @@ struct NestedProgram {
 impl Delegate for NestedProgram {
     fn execute(&mut self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let (inputs, outputs) = (self.method.num_inputs(), self.method.num_outputs());
-        context.expect_arguments(inputs + outputs..=inputs + outputs)?;
+        let all = inputs.saturating_add(outputs);
+        context.expect_arguments(all..=all)?;
         for input in 0..inputs {
             self.fetch(context, input)?;
         }
@@ -100,7 +101,7 @@ impl Delegate for NestedProgram {
             _ => KernelError::other(error),
         })?;
         for output in 0..outputs {
-            self.store(context, inputs + output, output)?;
+            self.store(context, inputs.saturating_add(output), output)?;
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ pub(crate) fn step(
     if instruction >= range.len() {
         return Ok(next_chain(steps, chain));
     }
-    let at = range.start + instruction;
+    let at = range.start.saturating_add(instruction);
     if environment.hook.is_some() {
         environment.emit(&Event::StepBegin {
             instruction,
@@ -56,7 +56,7 @@ pub(crate) fn step(
         });
     }
     let jump = jump.map_err(|kind| (kind, instruction, steps.name(&steps.steps[at]).to_owned()))?;
-    let next = jump.unwrap_or(instruction + 1);
+    let next = jump.unwrap_or(instruction.saturating_add(1));
     if next >= range.len() {
         return Ok(next_chain(steps, chain));
     }
@@ -67,7 +67,7 @@ pub(crate) fn step(
 }
 
 fn next_chain(steps: &Steps, chain: usize) -> Option<Position> {
-    let chain = chain + 1;
+    let chain = chain.saturating_add(1);
     (chain < steps.chains.len()).then_some(Position {
         chain,
         instruction: 0,

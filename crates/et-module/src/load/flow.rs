@@ -66,7 +66,8 @@ impl Flow {
     /// The instruction behind `instruction`, if it alone sees the result.
     pub(super) fn follower(&self, instruction: usize) -> Option<usize> {
         let readers = self.readers.get(self.result(instruction)? as usize)?;
-        (readers.count == 1 && readers.first == instruction + 1).then_some(instruction + 1)
+        let next = instruction.checked_add(1)?;
+        (readers.count == 1 && readers.first == next).then_some(next)
     }
 
     fn of(plan: &PlanView<'_>, accesses: &[Access], left: &mut Left) -> Option<Self> {
@@ -78,12 +79,12 @@ impl Flow {
                 if readers.count == 0 {
                     readers.first = at;
                 }
-                readers.count += 1;
+                readers.count = readers.count.saturating_add(1);
             }
-            access
-                .writes
-                .iter()
-                .for_each(|&value| writers[value as usize] += 1);
+            for &value in &access.writes {
+                let writers = &mut writers[value as usize];
+                *writers = usize::saturating_add(*writers, 1);
+            }
         }
         let io: BTreeSet<u32> = plan.inputs().iter().chain(plan.outputs().iter()).collect();
         let shown = Spans::new(plan, accesses).shown(plan, accesses, left)?;

@@ -97,7 +97,7 @@ impl Loader<'_> {
             while at < instructions.len() {
                 let absorbed =
                     self.step(&flow, &instructions, at, kernels, &mut steps, &mut scratch)?;
-                at += 1 + absorbed;
+                at = at.saturating_add(absorbed).saturating_add(1);
             }
             steps.chains.push(start..steps.steps.len());
         }
@@ -226,7 +226,7 @@ impl Loader<'_> {
         if !constant || read > self.reading || !context.may_keep(nbytes) {
             return false;
         }
-        self.reading -= read;
+        self.reading = self.reading.saturating_sub(read);
         let environment = self.environment;
         let done = self.table.fix(result, |table| {
             Ok(kernel.run()(&mut table.call(

@@ -48,7 +48,8 @@ impl Loader<'_> {
         let mut legacy = 0usize;
         for (index, value) in (0..).zip(self.plan.values()) {
             if let ValueView::Tensor(tensor) = value {
-                legacy += usize::from(meta::is_legacy_placement(&tensor, &self.plan));
+                let is_legacy = meta::is_legacy_placement(&tensor, &self.plan);
+                legacy = usize::saturating_add(legacy, is_legacy.into());
                 self.tensor(index, &tensor)
                     .map_err(|error| error.at_value(index))?;
                 continue;
