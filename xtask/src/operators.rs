@@ -62,6 +62,9 @@ others, is tested (`operators_take_the_element_types_that_they_declare` in et-op
 - *prepared* operators look at their arguments when a method is loaded, and keep something for each run.
 - Tensors have up to 16 dimensions, and lists of whole numbers up to 32 entries without a heap block. After its first runs no
   operator takes memory from the heap, but for `repeat` of more than 8 dimensions and more than 8 index tensors at once.
+- Where PyTorch and the C++ runtime differ, this is as in PyTorch: `sign` of what is no number is 0 (there it is no number). Where both
+  refuse, so does this: negative indices of `gather`, `scatter`, `index_select` and `embedding` (`index` and `index_put` count them from
+  the end, as both do).
 ";
 
 /// Writes the table, or, with `check`, fails if it is not what the operators declare.

@@ -278,11 +278,12 @@ pub trait Arguments {
                 &EValue::None,
             )),
         };
-        items
-            .iter()
-            .map(number)
-            .collect::<Result<_, _>>()
-            .map(IntList)
+        // The list is large, so it is filled where it stays.
+        let mut list = IntList::default();
+        for index in items.iter() {
+            list.0.push(number(index)?);
+        }
+        Ok(list)
     }
 
     /// Whole numbers or nothing.

@@ -3,7 +3,8 @@
 use et_kernel::{KernelError, MAX_RANK, TensorMeta};
 use smallvec::SmallVec;
 
-/// A list with something for each dimension, of which a tensor has no more than there is room for without a heap block.
+/// A list with something for each dimension, of which a tensor has no more than there is room for without a heap block. That makes
+/// it large: lists are changed where they are rather than moved.
 pub(crate) type Dims<T> = SmallVec<[T; MAX_RANK]>;
 
 /// Sizes of a shape.
@@ -125,27 +126,42 @@ pub(crate) fn broadcast_strides(
 
 /// The same for a shape and its strides.
 pub(crate) fn broadcast_strides_of(
-    (own_sizes, own_strides): (&[usize], &[usize]),
+    own: (&[usize], &[usize]),
     sizes: &[usize],
 ) -> Result<Strides, KernelError> {
-    let refused = || {
-        KernelError::invalid(format!(
-            "shape {own_sizes:?} does not broadcast to {sizes:?}"
-        ))
-    };
-    let missing = sizes
-        .len()
-        .checked_sub(own_sizes.len())
-        .ok_or_else(refused)?;
-    let mut strides: Strides = SmallVec::from_elem(0, missing);
-    for (dim, &size) in sizes[missing..].iter().enumerate() {
-        strides.push(match own_sizes[dim] {
-            1 => 0,
-            own if own == size => own_strides[dim] as isize,
-            _ => return Err(refused()),
-        });
+    expect_broadcast(own.0, sizes)?;
+    Ok((0..sizes.len())
+        .map(|dim| broadcast_stride(own, sizes.len(), dim))
+        .collect())
+}
+
+/// Fails unless shape `own` broadcasts to `sizes`.
+pub(crate) fn expect_broadcast(own: &[usize], sizes: &[usize]) -> Result<(), KernelError> {
+    let fits = own.len() <= sizes.len()
+        && own
+            .iter()
+            .rev()
+            .zip(sizes.iter().rev())
+            .all(|(&own, &size)| own == size || own == 1);
+    if fits {
+        return Ok(());
     }
-    Ok(strides)
+    Err(KernelError::invalid(format!(
+        "shape {own:?} does not broadcast to {sizes:?}"
+    )))
+}
+
+/// The stride along `dim` of a shape that is broadcast to one of `rank` dimensions, given the shape's own strides.
+#[inline]
+pub(crate) fn broadcast_stride(
+    (own_sizes, own_strides): (&[usize], &[usize]),
+    rank: usize,
+    dim: usize,
+) -> isize {
+    match (dim + own_sizes.len()).checked_sub(rank) {
+        Some(own) if own_sizes[own] != 1 => own_strides[own] as isize,
+        _ => 0,
+    }
 }
 
 /// A tensor's own strides.
@@ -170,9 +186,22 @@ pub(crate) fn dense_strides(sizes: &[usize]) -> Strides {
 /// Dimensions of size 1 are gone, and neighbours that are one run in all of the tensors are merged.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk<const N: usize> {
-    sizes: Sizes,
-    strides: Dims<[isize; N]>,
+    dims: Dims<Dim<N>>,
     start: [isize; N],
+}
+
+/// A dimension of a walk.
+#[derive(Clone, Copy, Debug)]
+struct Dim<const N: usize> {
+    size: usize,
+    /// Elements from one index to the next in each tensor.
+    strides: [isize; N],
+}
+
+/// The error for a walk that leaves its tensor.
+#[cold]
+pub(crate) fn outside() -> KernelError {
+    KernelError::invalid("a view reaches outside of its tensor")
 }
 
 impl Walk<2> {
@@ -180,19 +209,17 @@ impl Walk<2> {
     #[must_use]
     pub(crate) fn swapped(mut self) -> Self {
         self.start.reverse();
-        self.strides
-            .iter_mut()
-            .for_each(|strides| strides.reverse());
+        self.dims.iter_mut().for_each(|dim| dim.strides.reverse());
         self
     }
 }
 
 impl<const N: usize> Walk<N> {
     /// Over dimensions given outermost first: each one's size, and its stride in each tensor.
+    #[inline]
     pub(crate) fn new(dims: impl IntoIterator<Item = (usize, [isize; N])>) -> Self {
         let mut walk = Self {
-            sizes: Sizes::new(),
-            strides: SmallVec::new(),
+            dims: SmallVec::new(),
             start: [0; N],
         };
         for (size, stride) in dims {
@@ -201,82 +228,100 @@ impl<const N: usize> Walk<N> {
         walk
     }
 
-    /// The same, starting at other positions than 0.
-    #[must_use]
-    pub(crate) fn starting_at(mut self, start: [isize; N]) -> Self {
+    /// From now on the walk starts at these positions, and not at 0.
+    #[inline]
+    pub(crate) fn start_at(&mut self, start: [isize; N]) {
         self.start = start;
-        self
     }
 
-    fn push(&mut self, size: usize, stride: [isize; N]) {
+    #[inline]
+    fn push(&mut self, size: usize, strides: [isize; N]) {
         if size == 1 {
             return;
         }
-        if let (Some(last_size), Some(last)) = (self.sizes.last_mut(), self.strides.last_mut())
-            && (0..N).all(|i| last[i] == stride[i].saturating_mul(size as isize))
+        if let Some(last) = self.dims.last_mut()
+            && (0..N).all(|i| last.strides[i] == strides[i].saturating_mul(size as isize))
         {
-            *last_size *= size;
-            *last = stride;
+            last.size *= size;
+            last.strides = strides;
             return;
         }
-        self.sizes.push(size);
-        self.strides.push(stride);
+        self.dims.push(Dim { size, strides });
     }
 
     /// The size of the innermost dimension and its strides.
+    #[inline]
     pub(crate) fn inner(&self) -> (usize, [isize; N]) {
-        match (self.sizes.last(), self.strides.last()) {
-            (Some(&size), Some(&strides)) => (size, strides),
+        match self.dims.last() {
+            Some(dim) => (dim.size, dim.strides),
             _ => (1, [0; N]),
         }
     }
 
     /// The dimension that has the given strides (in the tensors where one is given), if there is one.
     pub(crate) fn find(&self, strides: [Option<isize>; N]) -> Option<usize> {
-        self.strides
-            .iter()
-            .position(|own| (0..N).all(|i| strides[i].is_none_or(|wanted| wanted == own[i])))
+        self.dims.iter().position(|dim| {
+            (0..N).all(|i| strides[i].is_none_or(|wanted| wanted == dim.strides[i]))
+        })
     }
 
     /// Whether no stride leads backward.
     pub(crate) fn is_forward(&self) -> bool {
-        self.strides.iter().flatten().all(|&stride| stride >= 0)
+        self.dims
+            .iter()
+            .all(|dim| dim.strides.iter().all(|&stride| stride >= 0))
     }
 
     /// The same positions in another order: with `dim` right around the innermost dimension.
     #[must_use]
     pub(crate) fn with_second_innermost(mut self, dim: usize) -> Self {
-        let last = self.sizes.len() - 1;
-        self.sizes[dim..last].rotate_left(1);
-        self.strides[dim..last].rotate_left(1);
+        let last = self.dims.len() - 1;
+        self.dims[dim..last].rotate_left(1);
         self
     }
 
     /// The walk over all but the innermost dimension.
     pub(crate) fn outer(mut self) -> Self {
-        self.sizes.pop();
-        self.strides.pop();
+        self.dims.pop();
         self
+    }
+
+    fn is_empty(&self) -> bool {
+        self.dims.iter().any(|dim| dim.size == 0)
+    }
+
+    /// Where the walk starts and how many positions it has, if they are neighbours in all of the tensors.
+    #[inline]
+    pub(crate) fn only_run(&self) -> Option<([isize; N], usize)> {
+        match self.dims[..] {
+            [] => Some((self.start, 1)),
+            [dim] if dim.strides == [1; N] => Some((self.start, dim.size)),
+            _ => None,
+        }
     }
 
     /// Checks that every position is within tensors of `lens` elements.
     pub(crate) fn check(&self, lens: [usize; N]) -> Result<(), KernelError> {
-        if self.sizes.contains(&0) {
+        if self.is_empty() {
             return Ok(());
         }
         for (i, &len) in lens.iter().enumerate() {
             let (mut low, mut high) = (Some(self.start[i]), Some(self.start[i]));
-            for (&size, strides) in self.sizes.iter().zip(&self.strides) {
-                let far = isize::try_from(size - 1)
+            for dim in &self.dims {
+                let far = isize::try_from(dim.size - 1)
                     .ok()
-                    .and_then(|n| n.checked_mul(strides[i]));
-                let end = if strides[i] < 0 { &mut low } else { &mut high };
+                    .and_then(|n| n.checked_mul(dim.strides[i]));
+                let end = if dim.strides[i] < 0 {
+                    &mut low
+                } else {
+                    &mut high
+                };
                 *end = end.zip(far).and_then(|(at, far)| at.checked_add(far));
             }
             let inside = low.is_some_and(|low| low >= 0)
                 && high.is_some_and(|high| high >= 0 && (high as usize) < len);
             if !inside {
-                return Err(KernelError::invalid("a view reaches outside of its tensor"));
+                return Err(outside());
             }
         }
         Ok(())
@@ -285,7 +330,7 @@ impl<const N: usize> Walk<N> {
     /// How many positions there are.
     pub(crate) fn count(&self) -> usize {
         // Of dimensions of a tensor, whose number of elements was checked.
-        self.sizes.iter().product()
+        self.dims.iter().map(|dim| dim.size).product()
     }
 
     /// Calls `visit` with every position, in order, until it fails.
@@ -294,37 +339,45 @@ impl<const N: usize> Walk<N> {
         mut visit: impl FnMut([isize; N]) -> Result<(), E>,
     ) -> Result<(), E> {
         let (_, steps) = self.inner();
-        self.runs(|at, len| {
-            (0..len as isize).try_for_each(|i| visit(std::array::from_fn(|n| at[n] + steps[n] * i)))
+        self.runs(|mut at, len| {
+            for _ in 0..len {
+                visit(at)?;
+                for (at, step) in at.iter_mut().zip(steps) {
+                    *at += step;
+                }
+            }
+            Ok(())
         })
     }
 
     /// Calls `visit` with the positions of each run along the innermost dimension, in order, until it fails.
+    #[inline]
     pub(crate) fn runs<E>(
         &self,
         mut visit: impl FnMut([isize; N], usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.sizes.contains(&0) {
-            return Ok(());
-        }
-        let Some((&len, outer)) = self.sizes.split_last() else {
+        let Some((inner, outer)) = self.dims.split_last() else {
             return visit(self.start, 1);
         };
-        let mut index: Sizes = SmallVec::from_elem(0, outer.len());
+        if self.is_empty() {
+            return Ok(());
+        }
+        let mut index = Sizes::new();
+        index.resize(outer.len(), 0);
         let mut at = self.start;
         'runs: loop {
-            visit(at, len)?;
-            for dim in (0..outer.len()).rev() {
-                index[dim] += 1;
-                if index[dim] < outer[dim] {
-                    for (at, stride) in at.iter_mut().zip(self.strides[dim]) {
+            visit(at, inner.size)?;
+            for (dim, index) in outer.iter().zip(&mut index).rev() {
+                *index += 1;
+                if *index < dim.size {
+                    for (at, stride) in at.iter_mut().zip(dim.strides) {
                         *at += stride;
                     }
                     continue 'runs;
                 }
-                index[dim] = 0;
-                for (at, stride) in at.iter_mut().zip(self.strides[dim]) {
-                    *at -= stride * (outer[dim] as isize - 1);
+                *index = 0;
+                for (at, stride) in at.iter_mut().zip(dim.strides) {
+                    *at -= stride * (dim.size as isize - 1);
                 }
             }
             return Ok(());

@@ -14,7 +14,8 @@ use et_kernel::{
 };
 use et_memory::Arena;
 
-use crate::dims::{self, Strides, Walk, broadcast_strides};
+use crate::convert::cast;
+use crate::dims::{self, Walk, broadcast_stride};
 use crate::dispatch::element;
 use crate::number::{Compute, Number};
 use crate::promote::Operand;
@@ -237,13 +238,15 @@ fn broadcast_walk<const N: usize>(
     {
         return Ok(Walk::new([(out.numel(), [1; N])]));
     }
-    let mut strides: [Strides; N] = std::array::from_fn(|_| Strides::new());
-    for (strides, id) in strides.iter_mut().zip(inputs) {
-        *strides = broadcast_strides(context.meta(id), out.sizes())?;
+    let metas = inputs.map(|id| context.meta(id));
+    for meta in metas {
+        dims::expect_broadcast(meta.sizes(), out.sizes())?;
     }
     Ok(Walk::new(out.dim_order().iter().map(|&dim| {
         let dim = usize::from(dim);
-        (out.sizes()[dim], std::array::from_fn(|i| strides[i][dim]))
+        let stride =
+            |meta: &TensorMeta| broadcast_stride((meta.sizes(), meta.strides()), out.rank(), dim);
+        (out.sizes()[dim], metas.map(stride))
     })))
 }
 
@@ -387,11 +390,7 @@ fn load<T: Number, C: Compute>(
     };
     match stride {
         0 => block.fill(elements[start].cast()),
-        1 => {
-            for (to, from) in block.iter_mut().zip(&elements[start..]) {
-                *to = from.cast();
-            }
-        }
+        1 => cast(&elements[start..start + block.len()], block),
         _ => {
             for (i, to) in block.iter_mut().enumerate() {
                 *to = elements[start.wrapping_add_signed(stride * i as isize)].cast();
@@ -414,9 +413,7 @@ fn load_in_place<T: Number, C: Compute>(
     for (i, to) in block.chunks_mut(chunk.len()).enumerate() {
         let chunk = &mut chunk[..to.len()];
         input.load(start + i * 64, chunk)?;
-        for (to, from) in to.iter_mut().zip(chunk) {
-            *to = from.cast();
-        }
+        cast(chunk, to);
     }
     Ok(())
 }
@@ -429,12 +426,14 @@ fn store<T: Number, O: Compute>(
     if T::DTYPE == O::DTYPE {
         return out.store(start, block);
     }
+    if let Some(elements) = out.elements_mut::<T>()? {
+        cast(block, &mut elements[start..start + block.len()]);
+        return Ok(());
+    }
     let mut chunk = [T::default(); 64];
     for (i, from) in block.chunks(chunk.len()).enumerate() {
         let chunk = &mut chunk[..from.len()];
-        for (to, from) in chunk.iter_mut().zip(from) {
-            *to = from.cast();
-        }
+        cast(from, chunk);
         out.store(start + i * 64, chunk)?;
     }
     Ok(())

@@ -6,10 +6,9 @@ mod along;
 use et_kernel::{Arguments, KernelContext, KernelError, TensorId};
 use et_memory::Arena;
 
-use crate::convert::convert;
+use crate::convert::as_dense;
 use crate::dispatch::{INDEX, expect_dtype};
 use crate::elementwise::scratch;
-use crate::view::dense_copy;
 
 pub(crate) use advanced::KERNELS as ADVANCED_KERNELS;
 pub(crate) use along::KERNELS;
@@ -20,19 +19,23 @@ fn read_indices<'a>(
     temp: &'a Arena,
     id: TensorId,
 ) -> Result<&'a [i64], KernelError> {
-    let meta = context.meta(id);
-    expect_dtype("the index", meta.dtype(), INDEX)?;
-    let indices = scratch::<i64>(temp, meta.numel())?;
+    expect_index(context, id)?;
+    let indices = scratch::<i64>(temp, context.meta(id).numel())?;
     let ([], [input]) = context.disjoint([], [id])?;
-    let dense = dense_copy(temp, input)?;
-    convert(
-        (input.meta.dtype(), dense),
-        (
-            et_kernel::ScalarType::Long,
-            et_kernel::as_bytes_mut(indices),
-        ),
-    )?;
+    indices.copy_from_slice(as_dense(temp, input)?);
     Ok(indices)
+}
+
+fn expect_index(context: &KernelContext<'_>, id: TensorId) -> Result<(), KernelError> {
+    expect_dtype("the index", context.meta(id).dtype(), INDEX)
+}
+
+/// An index inside of `size`. Negative ones are none: PyTorch and the C++ runtime refuse them where one index tensor is asked for.
+fn inside(index: i64, size: usize) -> Result<usize, KernelError> {
+    usize::try_from(index)
+        .ok()
+        .filter(|&from_start| from_start < size)
+        .ok_or_else(|| outside(index, size))
 }
 
 /// An index counted from the end if negative, inside of `size`.

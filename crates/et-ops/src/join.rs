@@ -7,13 +7,14 @@ use et_kernel::{
 use et_memory::Arena;
 
 use crate::arguments::output;
+use crate::blocks::{self, Blocks};
 use crate::convert::{convert, element_bytes, fill};
 use crate::copies::copy_beside;
 use crate::dims::{self, Sizes, dim_index};
 use crate::dispatch::{MOVABLE, NUMBERS, word};
 use crate::elementwise::scratch;
 use crate::promote::promote;
-use crate::shape::{Slice, index_into};
+use crate::shape::{Slice, copy_part, cut_dim, index_into};
 use crate::view::{self, View, expect_same_dtype, words_mut};
 
 const ANY: ScalarTypeSet = MOVABLE;
@@ -29,23 +30,40 @@ pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new("aten::select_scatter.out", ANY, select_scatter),
 ];
 
-/// Copies `input` to a region of `out`. Elements are converted to the output's type.
+/// Copies `input` to the part of `out` along `dim`. Elements are converted to the output's type.
 fn put(
     temp: &Arena,
     out: TensorOut<'_>,
     input: TensorIn<'_>,
-    region: &View,
+    dim: usize,
+    part: &Slice,
 ) -> Result<(), KernelError> {
-    let view = View::of(input.meta);
     let (from, to) = (input.meta.dtype(), out.meta.dtype());
+    let blocks = Blocks::of(out.meta, dim);
+    if let Some(blocks) =
+        blocks.filter(|_| part.step == 1 && from == to && input.meta.is_contiguous())
+    {
+        let own = Blocks {
+            size: part.len,
+            ..blocks
+        };
+        return blocks::copy(
+            (out.bytes, blocks, part.start),
+            (input.bytes, own, 0),
+            part.len,
+        );
+    }
+    let mut region = View::of(out.meta);
+    part.cut(&mut region, dim);
+    let view = View::of(input.meta);
     if from == to {
-        return view::copy_region(out, region, input.bytes, &view);
+        return view::copy_region(out, &region, input.bytes, &view);
     }
     let nbytes = input.meta.numel() * to.nbytes();
     // Aligned for any element: scratch memory is.
     let converted = scratch::<u8>(temp, nbytes)?;
     convert((from, input.bytes), (to, converted))?;
-    view::copy_region(out, region, converted, &view)
+    view::copy_region(out, &region, converted, &view)
 }
 
 /// Whether two tensors share bytes.
@@ -54,16 +72,21 @@ fn overlap(context: &KernelContext<'_>, a: TensorId, b: TensorId) -> Result<bool
     Ok(places.is_some_and(|(a, b)| a.overlaps(&b)))
 }
 
-/// Copies the tensors of list 0 to regions of `out`; `region` says which, or that the tensor counts for nothing.
+/// Copies the tensors of list 0 to parts of `out` along `dim`; `part` says which, or that the tensor counts for nothing.
 fn join(
     context: &mut KernelContext<'_>,
     out: TensorId,
-    mut region: impl FnMut(usize, &TensorMeta, View) -> Option<View>,
+    dim: usize,
+    mut part: impl FnMut(usize, &TensorMeta) -> Option<Slice>,
 ) -> Result<(), KernelError> {
     let temp = context.temp();
     let mut shared = false;
+    let own = context.place(out)?;
     for id in tensors(context)? {
-        shared |= overlap(context, out, id?)?;
+        let place = context.place(id?)?;
+        shared |= own
+            .zip(place)
+            .is_some_and(|(own, place)| own.overlaps(&place));
     }
     // The first must not be written over what is still to be read.
     let mut aside = None;
@@ -76,16 +99,15 @@ fn join(
         let Some(id) = context.tensor_in_list(0, i)? else {
             break;
         };
-        let whole = View::of(context.meta(out));
-        let Some(region) = region(i, context.meta(id), whole) else {
+        let Some(part) = part(i, context.meta(id)) else {
             continue;
         };
         if let Some((meta, bytes)) = &mut aside {
             let ([], [input]) = context.disjoint([], [id])?;
-            put(temp, TensorOut { meta, bytes }, input, &region)?;
+            put(temp, TensorOut { meta, bytes }, input, dim, &part)?;
         } else {
             let ([out], [input]) = context.disjoint([out], [id])?;
-            put(temp, out, input, &region)?;
+            put(temp, out, input, dim, &part)?;
         }
     }
     if let Some((_, bytes)) = aside {
@@ -157,13 +179,13 @@ fn cat(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     dims::numel(&sizes)?;
     context.resize(out, &sizes)?;
     let mut start = 0;
-    join(context, out, |_, meta, whole| {
+    join(context, out, dim, |_, meta| {
         if is_nothing(meta.sizes()) {
             return None;
         }
         let len = meta.sizes()[dim];
         start += len;
-        Some(whole.slice(dim, start - len, 1, len))
+        Some(Slice::run(start - len, len))
     })
 }
 
@@ -198,7 +220,7 @@ fn stack(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     sizes.insert(dim, count);
     dims::numel(&sizes)?;
     context.resize(out, &sizes)?;
-    join(context, out, |i, _, whole| Some(whole.select(dim, i)))
+    join(context, out, dim, |i, _| Some(Slice::index(i)))
 }
 
 /// The outputs of an operator that makes several: a list at `at`, which may be named once more.
@@ -223,27 +245,28 @@ fn expect_outputs(context: &KernelContext<'_>, at: usize, parts: usize) -> Resul
     )))
 }
 
-/// Makes the outputs of list `at` copies of parts of `input`; `part` is a part's view of the whole.
+/// Makes the outputs of list `at` copies of parts of `input` along `dim`.
 fn take_apart(
     context: &mut KernelContext<'_>,
     input: TensorId,
     at: usize,
+    dim: usize,
     parts: usize,
-    part: impl Fn(usize, View) -> View,
+    part: impl Fn(usize) -> Slice,
 ) -> Result<(), KernelError> {
     expect_outputs(context, at, parts)?;
-    let whole = View::of(context.meta(input));
     let mut shared = false;
     for i in 0..parts {
         let out = part_output(context, at, i)?;
         expect_same_dtype(context, out, input)?;
-        context.resize(out, &part(i, whole.clone()).sizes)?;
+        let sizes = part(i).sizes(context.meta(input).sizes(), dim);
+        context.resize(out, &sizes)?;
         shared |= overlap(context, out, input)?;
     }
     if !shared || parts == 1 {
         for i in 0..parts {
             let out = part_output(context, at, i)?;
-            view::copy(context, out, input, &part(i, whole.clone()))?;
+            copy_part(context, out, input, dim, &part(i))?;
         }
         return Ok(());
     }
@@ -254,9 +277,10 @@ fn take_apart(
     aside.copy_from_slice(from.bytes);
     for i in 0..parts {
         let out = part_output(context, at, i)?;
+        let mut view = View::of(context.meta(input));
+        part(i).cut(&mut view, dim);
         let ([out], []) = context.disjoint([out], [])?;
-        let region = View::of(out.meta);
-        view::copy_region(out, &region, aside, &part(i, whole.clone()))?;
+        view::copy_whole(out, aside, &view)?;
     }
     Ok(())
 }
@@ -264,7 +288,7 @@ fn take_apart(
 fn split(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let input = context.tensor(0)?;
     let part = dims::size("the size of a part", context.int(1)?)?;
-    let (dim, size) = cut_dim(context, input)?;
+    let (dim, size) = cut_dim(context, input, 2)?;
     if part == 0 && size > 0 {
         return Err(KernelError::invalid("parts of size 0"));
     }
@@ -273,26 +297,16 @@ fn split(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     } else {
         size.div_ceil(part).max(1)
     };
-    take_apart(context, input, 3, parts, |i, whole| {
+    take_apart(context, input, 3, dim, parts, |i| {
         let start = i * part;
-        whole.slice(dim, start, 1, part.min(size - start))
+        Slice::run(start, part.min(size - start))
     })
-}
-
-/// Argument 2 as a dimension of the input, and its size.
-fn cut_dim(context: &KernelContext<'_>, input: TensorId) -> Result<(usize, usize), KernelError> {
-    let meta = context.meta(input);
-    let dim = dim_index("dimension", context.int(2)?, meta.rank())?;
-    match meta.sizes().get(dim) {
-        Some(&size) => Ok((dim, size)),
-        None => Err(KernelError::invalid("the input has no dimension to cut")),
-    }
 }
 
 fn split_with_sizes(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (input, wanted) = (context.tensor(0)?, context.int_list(1)?);
     let sizes = dims::sizes("the size of a part", &wanted)?;
-    let (dim, size) = cut_dim(context, input)?;
+    let (dim, size) = cut_dim(context, input, 2)?;
     let sum = sizes
         .iter()
         .try_fold(0usize, |sum, &part| sum.checked_add(part));
@@ -301,20 +315,15 @@ fn split_with_sizes(context: &mut KernelContext<'_>) -> Result<(), KernelError> 
             "parts {sizes:?} do not make up a size of {size}"
         )));
     }
-    take_apart(context, input, 3, sizes.len(), |i, whole| {
-        let start = sizes[..i].iter().sum();
-        whole.slice(dim, start, 1, sizes[i])
+    take_apart(context, input, 3, dim, sizes.len(), |i| {
+        Slice::run(sizes[..i].iter().sum(), sizes[i])
     })
 }
 
 fn unbind(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let input = context.tensor(0)?;
-    let meta = context.meta(input);
-    let dim = dim_index("dimension", context.int(1)?, meta.rank())?;
-    let Some(&size) = meta.sizes().get(dim) else {
-        return Err(KernelError::invalid("the input has no dimension to cut"));
-    };
-    take_apart(context, input, 2, size, |i, whole| whole.select(dim, i))
+    let (dim, size) = cut_dim(context, input, 1)?;
+    take_apart(context, input, 2, dim, size, Slice::index)
 }
 
 /// `constant_pad_nd(self, pad, value)`: pairs of paddings from the last dimension on; negative ones cut off.
@@ -345,7 +354,7 @@ fn pad(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let cut = |by: i64| by.saturating_neg().max(0);
         let (start, end) = (cut(pair[0]).min(size), cut(pair[1]).min(size));
         let kept = (size - start - end).max(0) as usize;
-        view = view.slice(dim, start as usize, 1, kept);
+        view.slice(dim, start as usize, 1, kept);
         region_start[dim] = if kept == 0 {
             0
         } else {
@@ -364,43 +373,45 @@ fn pad(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     }
     let mut region = View::of(out.meta);
     for dim in 0..rank {
-        region = region.slice(dim, region_start[dim], 1, view.sizes[dim]);
+        region.slice(dim, region_start[dim], 1, view.sizes[dim]);
     }
     view::copy_region(out, &region, input.bytes, &view)
 }
 
-/// Copies the input to `out` and `source` over a region of it.
-fn scatter_view(
+/// Copies the input to `out` and `source` over a part of it along `dim`.
+fn scatter_part(
     context: &mut KernelContext<'_>,
     out: TensorId,
-    region: impl Fn(View) -> View,
+    dim: usize,
+    part: &Slice,
 ) -> Result<(), KernelError> {
     let (input, source) = (context.tensor(0)?, context.tensor(1)?);
     expect_same_dtype(context, out, input)?;
-    let wanted = region(View::of(context.meta(input))).sizes;
-    if wanted[..] != *context.meta(source).sizes() {
+    let mut region = View::of(context.meta(input));
+    part.cut(&mut region, dim);
+    if region.sizes[..] != *context.meta(source).sizes() {
         return Err(KernelError::invalid(format!(
-            "a source of shape {:?} for a part of shape {wanted:?}",
-            context.meta(source).sizes()
+            "a source of shape {:?} for a part of shape {:?}",
+            context.meta(source).sizes(),
+            region.sizes
         )));
     }
     let temp = context.temp();
     let (out, source) = copy_beside(context, out, input, source)?;
-    let region = region(View::of(out.meta));
-    put(temp, out, source, &region)
+    put(temp, out, source, dim, part)
 }
 
 fn slice_scatter(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 6)?);
-    let (dim, size) = cut_dim(context, input)?;
+    let (dim, size) = cut_dim(context, input, 2)?;
     let (start, end) = (context.optional_int(3)?, context.optional_int(4)?);
     let part = Slice::new(size, start, end, context.int(5)?)?;
-    scatter_view(context, out, |view| part.of(view, dim))
+    scatter_part(context, out, dim, &part)
 }
 
 fn select_scatter(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 4)?);
-    let (dim, size) = cut_dim(context, input)?;
+    let (dim, size) = cut_dim(context, input, 2)?;
     let index = index_into(size, context.int(3)?)?;
-    scatter_view(context, out, |view| view.select(dim, index))
+    scatter_part(context, out, dim, &Slice::index(index))
 }

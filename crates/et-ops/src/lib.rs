@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 mod arguments;
+mod blocks;
 mod conv;
 mod convert;
 mod copies;

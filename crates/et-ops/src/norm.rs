@@ -1,9 +1,8 @@
 //! Softmax and normalisations.
 
-use et_kernel::{
-    Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, TensorId, TensorMeta,
-};
+use et_kernel::{Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, TensorId};
 use et_memory::Arena;
+use pulp::NullaryFnOnce;
 
 use crate::arguments::{output, three_outputs};
 use crate::convert::{as_compute, as_dense, write_compute, write_dense};
@@ -12,9 +11,8 @@ use crate::dispatch::{compute, expect_dtype};
 use crate::elementwise::scratch;
 use crate::number::{Float, Number};
 use crate::promote::expect_castable;
-use crate::reduce::{lanes, sum};
 use crate::simd;
-use crate::view::expect_same_dtype;
+use crate::view::{Lines, expect_same_dtype};
 
 const FLOATING: ScalarTypeSet = ScalarTypeSet::FLOATING;
 
@@ -46,73 +44,59 @@ fn softmax(context: &mut KernelContext<'_>, log: bool) -> Result<(), KernelError
     context.resize_like(out, input)?;
     let temp = context.temp();
     let ([out], [input]) = context.disjoint([out], [input])?;
-    let (in_meta, out_meta) = (input.meta, out.meta);
-    let line = |meta: &TensorMeta| meta.strides().get(dim).map_or(0, |&stride| stride as isize);
-    let steps = [line(out_meta), line(in_meta)];
-    let len = in_meta.sizes().get(dim).copied().unwrap_or(1);
-    let others = out_meta
-        .dim_order()
-        .iter()
-        .map(|&other| usize::from(other))
-        .filter(|&other| other != dim);
-    let walk = Walk::new(others.map(|d| {
-        let strides = [out_meta, in_meta].map(|meta| meta.strides()[d] as isize);
-        (in_meta.sizes()[d], strides)
-    }));
-    compute!(floating, "the input", in_meta.dtype(), C => {
+    let lines = Lines::of([out.meta, input.meta], dim);
+    compute!(floating, "the input", input.meta.dtype(), C => {
         let from = as_compute::<C>(temp, input)?;
         write_compute::<C>(temp, out, |to| {
-            if to.is_empty() {
-                return Ok(());
-            }
-            softmax_lines(temp, &walk, steps, len, to, from, log)
+            lines.make(temp, to, from, |from, to| simd::run(Softmax { from, to, log }))
         })
     })
 }
 
-/// Line by line: a line whose elements are neighbours on both sides in place, any other by way of a buffer.
-fn softmax_lines<C: Float>(
-    temp: &Arena,
-    walk: &Walk<2>,
-    [to_step, from_step]: [isize; 2],
-    len: usize,
-    to: &mut [C],
-    from: &[C],
+/// The softmax of a line.
+struct Softmax<'a, C> {
+    from: &'a [C],
+    to: &'a mut [C],
     log: bool,
-) -> Result<(), KernelError> {
-    if len == 1 || (to_step == 1 && from_step == 1) {
-        return walk.each(|[at, source]| {
-            let (at, source) = (at as usize, source as usize);
-            softmax_line(&from[source..source + len], &mut to[at..at + len], log);
-            Ok(())
-        });
-    }
-    let buffers = scratch::<C>(temp, 2 * len)?;
-    let (line, result) = buffers.split_at_mut(len);
-    walk.each(|[at, source]| {
-        for (i, x) in line.iter_mut().enumerate() {
-            *x = from[(source + from_step * i as isize) as usize];
-        }
-        softmax_line(line, result, log);
-        for (i, x) in result.iter().enumerate() {
-            to[(at + to_step * i as isize) as usize] = *x;
-        }
-        Ok(())
-    })
 }
 
-fn softmax_line<C: Float>(from: &[C], to: &mut [C], log: bool) {
-    let most = lanes(C::LOWEST, from, C::max_nan);
-    simd::map(from, to, |x: C| x.minus(most).exp());
-    let total = C::from_f64(sum(to));
-    if log {
-        let shift = total.ln();
-        simd::map(from, to, |x: C| x.minus(most).minus(shift));
-    } else {
-        for x in to {
-            *x = x.over(total);
+impl<C: Float> NullaryFnOnce for Softmax<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { from, to, log } = self;
+        let most = simd::fold(C::LOWEST, from, |x| x, C::max_nan);
+        for (to, x) in to.iter_mut().zip(from) {
+            *to = x.minus(most).exp();
+        }
+        let total = C::from_f64(simd::sum(to, |x| x));
+        if log {
+            let shift = total.ln();
+            for (to, x) in to.iter_mut().zip(from) {
+                *to = x.minus(most).minus(shift);
+            }
+        } else {
+            for x in to {
+                *x = x.over(total);
+            }
         }
     }
+}
+
+/// Fails unless a weight or bias has an element for each of `len`.
+fn expect_one_each(
+    context: &KernelContext<'_>,
+    id: TensorId,
+    len: usize,
+) -> Result<(), KernelError> {
+    let numel = context.meta(id).numel();
+    if numel == len {
+        return Ok(());
+    }
+    Err(KernelError::invalid(format!(
+        "a weight or bias of {numel} elements for {len}"
+    )))
 }
 
 /// An optional factor or summand per element or channel, as `C`.
@@ -125,47 +109,12 @@ fn optional<'a, C: Number>(
     let Some(id) = id else {
         return Ok(None);
     };
-    let numel = context.meta(id).numel();
-    if numel != len {
-        return Err(KernelError::invalid(format!(
-            "a weight or bias of {numel} elements for {len}"
-        )));
-    }
+    expect_one_each(context, id, len)?;
     // A copy, since the next call of the context ends what it lent before.
     let copy = scratch::<C>(temp, len)?;
     let ([], [input]) = context.disjoint([], [id])?;
     copy.copy_from_slice(as_dense::<C>(temp, input)?);
     Ok(Some(copy))
-}
-
-/// Mean and reciprocal deviation of a run.
-fn moments<C: Float>(xs: &[C], eps: f64) -> (f64, f64) {
-    moments_of(std::iter::once(xs), eps)
-}
-
-/// The sum of squared distances from `centre`.
-fn squares<C: Float>(xs: &[C], centre: C) -> C {
-    struct Work<'a, C>(&'a [C], C);
-    impl<C: Float> pulp::NullaryFnOnce for Work<'_, C> {
-        type Output = C;
-        #[inline(always)]
-        fn call(self) -> C {
-            let mut lanes = [C::zero(); 16];
-            let (chunks, rest) = self.0.as_chunks::<16>();
-            for chunk in chunks {
-                for (lane, x) in lanes.iter_mut().zip(chunk) {
-                    let distance = x.minus(self.1);
-                    *lane = lane.plus(distance.times(distance));
-                }
-            }
-            for (lane, x) in lanes.iter_mut().zip(rest) {
-                let distance = x.minus(self.1);
-                *lane = lane.plus(distance.times(distance));
-            }
-            lanes.into_iter().fold(C::zero(), C::plus)
-        }
-    }
-    simd::run(Work(xs, centre))
 }
 
 /// `native_layer_norm(input, normalized_shape, weight, bias, eps, out, mean, rstd)`.
@@ -251,71 +200,127 @@ fn normalise(
     let dtype = context.meta(input).dtype();
     expect_dtype("the input", dtype, FLOATING)?;
     expect_same_dtype(context, outputs[0], input)?;
+    for id in [weight, bias].into_iter().flatten() {
+        expect_one_each(context, id, job.channels * job.groups)?;
+    }
     let temp = context.temp();
-    let channels = job.channels * job.groups;
+    // What is missing is not read.
+    let factors = [input, weight.unwrap_or(input), bias.unwrap_or(input)];
+    let ([out, means, rstds], [from, weight_in, bias_in]) = context.disjoint(outputs, factors)?;
     compute!(floating, "the input", dtype, C => {
-        let weight = optional::<C>(context, temp, weight, channels)?;
-        let bias = optional::<C>(context, temp, bias, channels)?;
-        let ([out, means, rstds], [input]) = context.disjoint(outputs, [input])?;
-        let from = as_dense::<C>(temp, input)?;
-        let moments = scratch::<f64>(temp, 2 * job.rows)?;
-        let (mean, rstd) = moments.split_at_mut(job.rows);
-        write_dense::<C>(temp, out, |to| {
-            normalise_rows(job, to, from, [weight, bias], mean, rstd);
-            Ok(())
-        })?;
-        for (out, values) in [(means, mean), (rstds, rstd)] {
+        let given = |id: Option<TensorId>, tensor| match id {
+            Some(_) => as_dense::<C>(temp, tensor).map(Some),
+            None => Ok(None),
+        };
+        let (weight, bias) = (given(weight, weight_in)?, given(bias, bias_in)?);
+        let from = as_dense::<C>(temp, from)?;
+        write_dense::<C>(temp, means, |means| write_dense::<C>(temp, rstds, |rstds| {
             write_dense::<C>(temp, out, |to| {
-                for (to, value) in to.iter_mut().zip(values.iter()) {
-                    *to = C::from_f64(*value);
-                }
+                simd::run(Rows { job, to, from, weight, bias, means, rstds });
                 Ok(())
-            })?;
-        }
-        Ok(())
+            })
+        }))
     })
 }
 
-fn normalise_rows<C: Float>(
-    job: &Norm,
-    to: &mut [C],
-    from: &[C],
-    [weight, bias]: [Option<&[C]>; 2],
-    means: &mut [f64],
-    rstds: &mut [f64],
-) {
-    for row in 0..job.rows {
-        let range = row * job.row..(row + 1) * job.row;
-        let (from, to) = (&from[range.clone()], &mut to[range]);
-        let (mean, rstd) = moments(from, job.eps);
-        (means[row], rstds[row]) = (mean, rstd);
-        let (mean, rstd) = (C::from_f64(mean), C::from_f64(rstd));
-        simd::map(from, to, |x: C| x.minus(mean).times(rstd));
-        let first = row % job.groups * job.channels;
-        let channels = first..first + job.channels;
-        let [weight, bias] = [weight, bias].map(|list| list.map(|list| &list[channels.clone()]));
-        scale_and_shift(to, weight, bias, job.row / job.channels.max(1));
+/// All rows of a [`Norm`].
+struct Rows<'a, C> {
+    job: &'a Norm,
+    to: &'a mut [C],
+    from: &'a [C],
+    weight: Option<&'a [C]>,
+    bias: Option<&'a [C]>,
+    means: &'a mut [C],
+    rstds: &'a mut [C],
+}
+
+impl<C: Float> NullaryFnOnce for Rows<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let job = self.job;
+        for row in 0..job.rows {
+            let range = row * job.row..(row + 1) * job.row;
+            let (from, to) = (&self.from[range.clone()], &mut self.to[range]);
+            let (mean, rstd) = moments(std::iter::once(from), job.eps);
+            let (mean, rstd) = (C::from_f64(mean), C::from_f64(rstd));
+            (self.means[row], self.rstds[row]) = (mean, rstd);
+            let first = row % job.groups * job.channels;
+            let own = first..first + job.channels;
+            let weight = self.weight.map(|list| &list[own.clone()]);
+            let bias = self.bias.map(|list| &list[own.clone()]);
+            let moved = |x: &C| x.minus(mean).times(rstd);
+            if job.row == job.channels {
+                each_of_its_own(to, from, moved, weight, bias);
+                continue;
+            }
+            let area = (job.row / job.channels.max(1)).max(1);
+            let runs = to.chunks_mut(area).zip(from.chunks(area));
+            for (channel, (to, from)) in runs.enumerate() {
+                let weight = weight.map_or(C::one(), |weight| weight[channel]);
+                let bias = bias.map_or(C::zero(), |bias| bias[channel]);
+                for (to, x) in to.iter_mut().zip(from) {
+                    *to = moved(x).times(weight).plus(bias);
+                }
+            }
+        }
     }
 }
 
-/// `row[i] = row[i] * weight[i / area] + bias[i / area]`.
-fn scale_and_shift<C: Float>(row: &mut [C], weight: Option<&[C]>, bias: Option<&[C]>, area: usize) {
-    if area == 1 {
-        if let Some(weight) = weight {
-            row.iter_mut()
-                .zip(weight)
-                .for_each(|(x, w)| *x = x.times(*w));
-        }
-        if let Some(bias) = bias {
-            row.iter_mut().zip(bias).for_each(|(x, b)| *x = x.plus(*b));
-        }
-        return;
+/// `to[i] = f(from[i]) * weight[i] + bias[i]`.
+#[inline(always)]
+fn each_of_its_own<C: Float>(
+    to: &mut [C],
+    from: &[C],
+    f: impl Fn(&C) -> C,
+    weight: Option<&[C]>,
+    bias: Option<&[C]>,
+) {
+    let both = to.iter_mut().zip(from);
+    match (weight, bias) {
+        (None, None) => both.for_each(|(to, x)| *to = f(x)),
+        (Some(weight), None) => both
+            .zip(weight)
+            .for_each(|((to, x), weight)| *to = f(x).times(*weight)),
+        (None, Some(bias)) => both
+            .zip(bias)
+            .for_each(|((to, x), bias)| *to = f(x).plus(*bias)),
+        (Some(weight), Some(bias)) => both
+            .zip(weight.iter().zip(bias))
+            .for_each(|((to, x), (weight, bias))| *to = f(x).times(*weight).plus(*bias)),
     }
-    for (channel, run) in row.chunks_mut(area.max(1)).enumerate() {
-        let weight = weight.map_or(C::one(), |weight| weight[channel]);
-        let bias = bias.map_or(C::zero(), |bias| bias[channel]);
-        run.iter_mut().for_each(|x| *x = x.times(weight).plus(bias));
+}
+
+/// [`moments`] of runs.
+struct Moments<R>(R, f64);
+
+impl<'a, C: Float, R: Iterator<Item = &'a [C]> + Clone> NullaryFnOnce for Moments<R> {
+    type Output = (f64, f64);
+
+    #[inline(always)]
+    fn call(self) -> (f64, f64) {
+        moments(self.0, self.1)
     }
+}
+
+/// Mean and reciprocal deviation of several runs together.
+#[inline(always)]
+fn moments<'a, C: Float>(runs: impl Iterator<Item = &'a [C]> + Clone, eps: f64) -> (f64, f64) {
+    let (mut count, mut total, mut squares) = (0.0, 0.0, 0.0);
+    for run in runs.clone() {
+        count += run.len() as f64;
+        total += simd::sum(run, |x| x);
+    }
+    let mean = total / count;
+    let centre = C::from_f64(mean);
+    for run in runs {
+        squares += simd::sum(run, |x| {
+            let distance = x.minus(centre);
+            distance.times(distance)
+        });
+    }
+    (mean, 1.0 / (squares / count + eps).sqrt())
 }
 
 /// `_native_batch_norm_legit_no_training(input, weight, bias, running_mean, running_var, momentum, eps, out, _, _)`.
@@ -390,7 +395,7 @@ fn batch_norm_of_itself(context: &mut KernelContext<'_>) -> Result<(), KernelErr
         let area: usize = input.meta.sizes()[2..].iter().product();
         for channel in 0..channels {
             let planes = from.chunks_exact(area.max(1)).skip(channel).step_by(channels);
-            let (mean, rstd) = moments_of(planes, eps);
+            let (mean, rstd) = simd::run(Moments(planes, eps));
             let scale = weight.map_or(1.0, |weight| weight[channel].cast()) * rstd;
             let shift = bias.map_or(0.0, |bias| bias[channel].cast()) - mean * scale;
             (scales[channel], shifts[channel]) = (C::from_f64(scale), C::from_f64(shift));
@@ -404,20 +409,6 @@ fn batch_norm_of_itself(context: &mut KernelContext<'_>) -> Result<(), KernelErr
         }
         scale_channels::<C>(temp, out, input, scales, shifts)
     })
-}
-
-/// Mean and reciprocal deviation of several runs together.
-fn moments_of<'a, C: Float>(runs: impl Iterator<Item = &'a [C]> + Clone, eps: f64) -> (f64, f64) {
-    let (count, total) = runs.clone().fold((0.0, 0.0), |(n, total), run| {
-        (n + run.len() as f64, total + sum(run))
-    });
-    let mean = total / count;
-    let centre = C::from_f64(mean);
-    let squares: f64 = runs
-        .flat_map(|run| run.chunks(1024))
-        .map(|run| squares(run, centre).cast::<f64>())
-        .sum();
-    (mean, 1.0 / (squares / count + eps).sqrt())
 }
 
 /// `out = input * scale + shift`, by channel.

@@ -171,6 +171,8 @@ impl Number for Bool8 {
 
 /// A number that arithmetic is done in: 16-bit floating point elements are computed as `f32`.
 pub(crate) trait Compute: Number {
+    /// What sums of such numbers are kept in: floating point numbers in full width, whole ones wrapping.
+    type Total: Compute;
     /// Whether fractions exist.
     const FLOATING: bool;
     /// Smallest value (minus infinity where there is one).
@@ -238,6 +240,7 @@ pub(crate) trait Compute: Number {
 macro_rules! compute_integer {
     ($($rust:ty)+) => {$(
         impl Compute for $rust {
+            type Total = Self;
             const FLOATING: bool = false;
             const LOWEST: Self = Self::MIN;
             const HIGHEST: Self = Self::MAX;
@@ -333,6 +336,7 @@ fn integer_power<T: Compute>(base: T, exponent: T) -> T {
 macro_rules! compute_float {
     ($($rust:ty)+) => {$(
         impl Compute for $rust {
+            type Total = f64;
             const FLOATING: bool = true;
             const LOWEST: Self = Self::NEG_INFINITY;
             const HIGHEST: Self = Self::INFINITY;
@@ -405,6 +409,7 @@ macro_rules! compute_float {
 compute_float! { f32 f64 }
 
 impl Compute for Bool8 {
+    type Total = Self;
     const FLOATING: bool = false;
     const LOWEST: Self = Self(0);
     const HIGHEST: Self = Self(1);

@@ -1,7 +1,7 @@
 //! Numbers as small whole numbers with a scale and a zero point, and back.
 
 use et_kernel::{
-    Arguments, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
+    Arguments, Element, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
 };
 
 use crate::arguments::output;
@@ -9,7 +9,8 @@ use crate::convert::{as_compute, as_dense, write_compute, write_dense};
 use crate::dims::{Walk, dim_index};
 use crate::dispatch::{compute, expect_dtype};
 use crate::elementwise::scratch;
-use crate::number::Number;
+use crate::number::{Compute, Number};
+use crate::simd;
 
 const FLOATING: ScalarTypeSet = ScalarTypeSet::FLOATING;
 
@@ -22,13 +23,25 @@ const QUANTISED: ScalarTypeSet = ScalarTypeSet::of(&[
     ScalarType::UInt16,
 ]);
 
+/// Evaluates an expression with a type name bound to the type of quantised elements.
+macro_rules! quantised {
+    ($what:expr, $dtype:expr, $Q:ident => $body:expr) => {
+        crate::dispatch::compute!(@ QUANTISED, $what, $dtype, $Q => $body;
+            ScalarType::Byte => u8,
+            ScalarType::Char => i8,
+            ScalarType::Short => i16,
+            ScalarType::Int => i32,
+            ScalarType::UInt16 => u16)
+    };
+}
+
 pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::new(
         "quantized_decomposed::quantize_per_tensor.out",
         FLOATING,
         |c| {
             let out = output(c, 6)?;
-            let all = Grid::one(c, c.double(1)?, c.int(2)?)?;
+            let all = Grid::one(c.double(1)?, c.int(2)?);
             quantise(c, out, &all, 3)
         },
     ),
@@ -64,7 +77,7 @@ pub(crate) const KERNELS: &[Kernel] = &[
         QUANTISED,
         |c| {
             let out = output(c, 7)?;
-            let all = Grid::one(c, c.double(1)?, c.int(2)?)?;
+            let all = Grid::one(c.double(1)?, c.int(2)?);
             dequantise(c, out, &all)
         },
     ),
@@ -109,6 +122,8 @@ pub(crate) const KERNELS: &[Kernel] = &[
 
 /// Scales and zero points, and which of them an element belongs to.
 struct Grid<'a> {
+    /// Where the axis is none.
+    all: (f64, i64),
     scales: &'a [f64],
     zero_points: &'a [i64],
     axis: Axis,
@@ -125,25 +140,22 @@ enum Axis {
 }
 
 impl<'a> Grid<'a> {
-    fn one(context: &KernelContext<'a>, scale: f64, zero_point: i64) -> Result<Self, KernelError> {
-        let temp = context.temp();
-        let (scales, zero_points) = (scratch::<f64>(temp, 1)?, scratch::<i64>(temp, 1)?);
-        scales[0] = scale;
-        zero_points[0] = zero_point;
-        Ok(Self {
-            scales,
-            zero_points,
+    const fn one(scale: f64, zero_point: i64) -> Self {
+        Self {
+            all: (scale, zero_point),
+            scales: &[],
+            zero_points: &[],
             axis: Axis::None,
-        })
+        }
     }
 
     /// Arguments 1 and 2 as tensors of one element each.
     fn single_tensors(context: &mut KernelContext<'a>) -> Result<Self, KernelError> {
         let grid = Self::tensors(context, Axis::None)?;
-        if grid.scales.len() != 1 {
-            return Err(KernelError::invalid("a scale of more than one element"));
+        match (grid.scales, grid.zero_points) {
+            (&[scale], &[zero_point]) => Ok(Self::one(scale, zero_point)),
+            _ => Err(KernelError::invalid("a scale of more than one element")),
         }
-        Ok(grid)
     }
 
     /// Arguments 1 and 2 as tensors, the second of which may be missing.
@@ -163,6 +175,7 @@ impl<'a> Grid<'a> {
             zero_points.copy_from_slice(as_dense::<i64>(temp, input)?);
         }
         Ok(Self {
+            all: (0.0, 0),
             scales,
             zero_points,
             axis,
@@ -198,8 +211,42 @@ impl<'a> Grid<'a> {
         Ok(grid)
     }
 
+    /// Writes `to`, which the walk passes in order, from the elements of `from` that it leads to, run by run: `function` is given the
+    /// scale and the zero point of a run and gives what is to be done with each element.
+    fn runs<A: Element, B: Element, F: Fn(A) -> B>(
+        &self,
+        walk: &Walk<2>,
+        to: &mut [B],
+        from: &[A],
+        function: impl Fn(f64, i64) -> F,
+    ) -> Result<(), KernelError> {
+        let (_, [step, scale_step]) = walk.inner();
+        let mut rest = to;
+        walk.runs(|[at, scale], len| {
+            let (to, behind) = std::mem::take(&mut rest).split_at_mut(len);
+            rest = behind;
+            let (at, scale) = (at as usize, scale as usize);
+            let function = |scale: usize| match self.axis {
+                Axis::None => function(self.all.0, self.all.1),
+                _ => function(self.scales[scale], self.zero_points[scale]),
+            };
+            if [step, scale_step] == [1, 0] {
+                simd::map(&from[at..at + len], to, function(scale));
+                return Ok(());
+            }
+            for (i, to) in to.iter_mut().enumerate() {
+                let function = function(scale + i * scale_step as usize);
+                *to = function(from[at + i * step as usize]);
+            }
+            Ok(())
+        })
+    }
+
     /// The walk over the output's memory: positions in the input, and which scale.
     fn walk(&self, out: &et_kernel::TensorMeta, input: &et_kernel::TensorMeta) -> Walk<2> {
+        if matches!(self.axis, Axis::None) && out.is_laid_out_as(input) {
+            return Walk::new([(out.numel(), [1, 0])]);
+        }
         let lines = crate::dims::dense_strides(&input.sizes()[..input.rank().saturating_sub(1)]);
         Walk::new(out.dim_order().iter().map(|&dim| {
             let dim = usize::from(dim);
@@ -229,27 +276,30 @@ fn quantise(
     }
     context.resize_like(out, input)?;
     let temp = context.temp();
-    let ([out], [input]) = context.disjoint([out], [input])?;
+    let ([mut out], [input]) = context.disjoint([out], [input])?;
     let walk = grid.walk(out.meta, input.meta);
     let from = as_compute::<f32>(temp, input)?;
-    let (low, high) = (low as f64, high as f64);
-    write_compute::<i32>(temp, out, |to| {
-        let mut to = to.iter_mut();
-        walk.each(|[at, scale]| {
-            let scale = scale as usize;
+    quantised!("the output", out.meta.dtype(), Q => {
+        grid.runs(&walk, out.elements_mut::<Q>()?, from, |scale, zero_point| {
             // As PyTorch rounds: by the reciprocal of the scale, in single width.
-            let inverse = 1.0 / grid.scales[scale] as f32;
-            let rounded = f64::from((from[at as usize] * inverse).round_ties_even());
-            let value = (rounded + grid.zero_points[scale] as f64)
-                .max(low)
-                .min(high);
-            if let Some(to) = to.next() {
-                *to = value as i32;
+            let (inverse, zero) = (1.0 / scale as f32, zero_point as f64);
+            let (low, high) = (low as f64, high as f64);
+            let exact = [zero, low, high].iter().all(|x| x.abs() <= EXACT);
+            let (low_f32, high_f32, zero_f32) = (low as f32, high as f32, zero as f32);
+            move |x: f32| -> Q {
+                let rounded = (x * inverse).round_ties_even();
+                if exact {
+                    let value = (rounded + zero_f32).max(low_f32).min(high_f32);
+                    return crate::math::nearest(value).1.cast();
+                }
+                ((f64::from(rounded) + zero).max(low).min(high) as i32).cast()
             }
-            Ok(())
         })
     })
 }
+
+/// Sums of whole numbers up to this size are exact in single width, or beyond all bounds up to it.
+const EXACT: f64 = 4_194_303.0;
 
 /// `(q - zero_point) * scale`.
 fn dequantise(
@@ -264,19 +314,19 @@ fn dequantise(
     let temp = context.temp();
     let ([out], [input]) = context.disjoint([out], [input])?;
     let walk = grid.walk(out.meta, input.meta);
-    let from = as_compute::<i32>(temp, input)?;
     compute!(floating, "the output", out.meta.dtype(), C => {
-        write_compute::<C>(temp, out, |to| {
-            let mut to = to.iter_mut();
-            walk.each(|[at, scale]| {
-                let scale = scale as usize;
-                let steps = i64::from(from[at as usize]).wrapping_sub(grid.zero_points[scale]);
-                if let Some(to) = to.next() {
-                    *to = C::from_f64(steps as f64 * grid.scales[scale]);
+        write_compute::<C>(temp, out, |to| quantised!("the input", input.meta.dtype(), Q => {
+            grid.runs(&walk, to, input.elements::<Q>()?, |scale, zero_point| {
+                let narrow = size_of::<Q>() < 4 && zero_point.abs() <= EXACT as i64;
+                let (scale, zero) = (C::from_f64(scale), zero_point as i32);
+                move |q: Q| -> C {
+                    if narrow {
+                        return (q.cast::<i32>() - zero).cast::<C>().times(scale);
+                    }
+                    q.cast::<i64>().wrapping_sub(zero_point).cast::<C>().times(scale)
                 }
-                Ok(())
             })
-        })
+        }))
     })
 }
 

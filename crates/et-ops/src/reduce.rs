@@ -18,7 +18,7 @@ use crate::view::expect_same_dtype;
 use fold::{All, Any, Deviation, Deviations, Fold, Least, Most, Product, Sum};
 
 pub(crate) use extreme::KERNELS as EXTREME_KERNELS;
-pub(crate) use fold::{lanes, sum};
+pub(crate) use fold::lanes;
 
 const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
 const FLOATING: ScalarTypeSet = ScalarTypeSet::FLOATING;
@@ -238,10 +238,8 @@ fn total(
         return Err(crate::dispatch::unsupported("the output", dtype, REAL));
     }
     compute!(real, "the output", dtype, C => match which {
-        Total::Sum => reduce::<C, C, _>(context, out, along, Sum, |sum, _| sum.get()),
-        Total::Mean => reduce::<C, C, _>(context, out, along, Sum, |sum, n| {
-            C::from_f64(sum.as_f64() / n as f64)
-        }),
+        Total::Sum => reduce::<C, C, _>(context, out, along, Sum, |sum, _| sum.cast()),
+        Total::Mean => reduce::<C, C, _>(context, out, along, Sum, mean_of),
         Total::Product => reduce::<C, C, _>(context, out, along, Product, |product, _| product),
     })
 }
@@ -312,10 +310,12 @@ fn spread_and_mean(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     compute!(floating, "the input", dtype, C => {
         let spread = |state, n| spread_of::<C>(state, n, correction, false);
         reduce_to::<C, C, _>(temp, variance, input, along, Deviation, spread)?;
-        reduce_to::<C, C, _>(temp, mean, input, along, Sum, |sum, n| {
-            C::from_f64(sum.as_f64() / n as f64)
-        })
+        reduce_to::<C, C, _>(temp, mean, input, along, Sum, mean_of)
     })
+}
+
+fn mean_of<T: Compute, C: Compute>(sum: T, n: usize) -> C {
+    C::from_f64(sum.cast::<f64>() / n as f64)
 }
 
 fn spread_of<C: Compute>(state: Deviations, n: usize, correction: f64, root: bool) -> C {

@@ -12,17 +12,13 @@ use crate::dims::{self, Sizes, dim_index};
 use crate::dispatch::{NUMBERS, compute, element, expect_dtype};
 use crate::elementwise::scratch;
 use crate::number::{Compute, Number};
-use crate::view::{Lines, View, expect_same_dtype};
+use crate::view::{Lines, expect_same_dtype};
 
 const ALL: ScalarTypeSet = NUMBERS;
 
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new("aten::cumsum.out", ALL, |c| {
-        running(c, |a, b| a.0 + b.0, false)
-    }),
-    Kernel::new("aten::cumprod.out", ALL, |c| {
-        running(c, |a, b| a.0 * b.0, true)
-    }),
+    Kernel::new("aten::cumsum.out", ALL, |c| running(c, false)),
+    Kernel::new("aten::cumprod.out", ALL, |c| running(c, true)),
     Kernel::new("aten::topk.values", ALL, top_k),
     Kernel::new("aten::sort.values", ALL, |c| {
         let outputs = two_outputs(c, 3)?;
@@ -34,42 +30,30 @@ pub(crate) const KERNELS: &[Kernel] = &[
     }),
 ];
 
-/// A floating point number between two steps of a running sum.
-struct Partial(f64);
-
 /// `cumsum(self, dim, dtype, out)`, computed in the output's type.
-fn running(
-    context: &mut KernelContext<'_>,
-    float: fn(Partial, Partial) -> f64,
-    product: bool,
-) -> Result<(), KernelError> {
+fn running(context: &mut KernelContext<'_>, product: bool) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 3)?);
     let rank = context.meta(input).rank();
     let dim = dim_index("dimension", context.int(1)?, rank)?;
     context.resize_like(out, input)?;
     let temp = context.temp();
     let ([out], [input]) = context.disjoint([out], [input])?;
-    let lines = Lines::new([out.meta, input.meta].map(View::of), dim);
+    let lines = Lines::of([out.meta, input.meta], dim);
     compute!(real, "the output", out.meta.dtype(), C => {
         let from = as_compute::<C>(temp, input)?;
-        write_compute::<C>(temp, out, |to| lines.each(|[at, source], [to_step, from_step], len| {
-            let mut whole = if product { C::one() } else { C::zero() };
-            let mut partial: f64 = whole.cast();
-            for i in 0..len as isize {
-                let x = from[(source + from_step * i) as usize];
-                if C::FLOATING {
-                    partial = float(Partial(partial), Partial(x.cast()));
-                    whole = C::from_f64(partial);
-                } else if product {
-                    whole = whole.times(x);
-                } else {
-                    whole = whole.plus(x);
-                }
-                to[(at + to_step * i) as usize] = whole;
-            }
-            Ok(())
-        }))
+        let line = |from: &[C], to: &mut [C]| running_line(from, to, product);
+        write_compute::<C>(temp, out, |to| lines.make(temp, to, from, line))
     })
+}
+
+/// The sums or products of the elements up to each.
+fn running_line<C: Compute>(from: &[C], to: &mut [C], product: bool) {
+    let (mut sum, mut factor) = (C::Total::zero(), C::Total::one());
+    for (to, x) in to.iter_mut().zip(from) {
+        let x: C::Total = x.cast();
+        (sum, factor) = (sum.plus(x), factor.times(x));
+        *to = if product { factor } else { sum }.cast();
+    }
 }
 
 /// How two elements are ordered; what is no number is above all numbers.
@@ -138,7 +122,7 @@ fn sorted(
     }
     let temp = context.temp();
     let ([mut values, mut indices], [input]) = context.disjoint([values, indices], [input])?;
-    let lines = Lines::new([values.meta, indices.meta, input.meta].map(View::of), dim);
+    let lines = Lines::of([values.meta, indices.meta, input.meta], dim);
     let ranking = scratch::<i64>(temp, len)?;
     let index_out = indices.elements_mut::<i64>()?;
     element!("the input", input.meta.dtype(), T => {

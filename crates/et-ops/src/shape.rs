@@ -3,6 +3,7 @@
 use et_kernel::{Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, TensorId};
 
 use crate::arguments::output;
+use crate::blocks::{self, Blocks};
 use crate::dims::{self, DimSet, Sizes, Strides, dim_index, dim_set};
 use crate::view::{self, View};
 
@@ -204,14 +205,38 @@ fn unsqueeze(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     view::copy(context, out, input, &view)
 }
 
-/// A part of a dimension, with bounds brought inside as Python does.
+/// A part of a dimension.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
     pub(crate) start: usize,
     pub(crate) step: usize,
     pub(crate) len: usize,
+    /// Whether the dimension stays, rather than that it goes with its only index.
+    pub(crate) keeps: bool,
 }
 
 impl Slice {
+    /// One index, in whose place nothing stays.
+    pub(crate) const fn index(start: usize) -> Self {
+        Self {
+            start,
+            step: 1,
+            len: 1,
+            keeps: false,
+        }
+    }
+
+    /// `len` indices from `start` on.
+    pub(crate) const fn run(start: usize, len: usize) -> Self {
+        Self {
+            start,
+            step: 1,
+            len,
+            keeps: true,
+        }
+    }
+
+    /// With bounds brought inside as Python does.
     pub(crate) fn new(
         size: usize,
         start: Option<i64>,
@@ -236,15 +261,78 @@ impl Slice {
             start,
             step,
             len: (end - start).div_ceil(step),
+            keeps: true,
         })
     }
 
-    /// The view's part along `dim`.
-    pub(crate) fn of(&self, view: View, dim: usize) -> View {
+    /// The shape of the part along `dim`.
+    pub(crate) fn sizes(&self, whole: &[usize], dim: usize) -> Sizes {
+        let mut sizes = Sizes::new();
+        sizes.extend_from_slice(whole);
+        if self.keeps {
+            sizes[dim] = self.len;
+        } else {
+            sizes.remove(dim);
+        }
+        sizes
+    }
+
+    /// Keeps the view's part along `dim`.
+    pub(crate) fn cut(&self, view: &mut View, dim: usize) {
+        if !self.keeps {
+            return view.select(dim, self.start);
+        }
         // A step beyond the end is never taken.
         let step = isize::try_from(self.step).unwrap_or(isize::MAX);
         let step = if self.len > 1 { step } else { 1 };
-        view.slice(dim, self.start, step, self.len)
+        view.slice(dim, self.start, step, self.len);
+    }
+}
+
+/// Makes `out` a copy of a part of `input` along `dim`.
+pub(crate) fn copy_part(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+    dim: usize,
+    part: &Slice,
+) -> Result<(), KernelError> {
+    let blocks = Blocks::of(context.meta(input), dim);
+    let Some(blocks) = blocks.filter(|_| part.step == 1 && context.meta(out).is_contiguous())
+    else {
+        let mut view = View::of(context.meta(input));
+        part.cut(&mut view, dim);
+        return view::copy(context, out, input, &view);
+    };
+    view::expect_same_dtype(context, out, input)?;
+    let sizes = part.sizes(context.meta(input).sizes(), dim);
+    context.resize(out, &sizes)?;
+    if part.len == blocks.size && context.place(out)? == context.place(input)? {
+        return Ok(());
+    }
+    let ([out], [input]) = context.disjoint([out], [input])?;
+    let cut = Blocks {
+        size: part.len,
+        ..blocks
+    };
+    blocks::copy(
+        (out.bytes, cut, 0),
+        (input.bytes, blocks, part.start),
+        part.len,
+    )
+}
+
+/// Argument `at` as a dimension of the input, and its size.
+pub(crate) fn cut_dim(
+    context: &KernelContext<'_>,
+    input: TensorId,
+    at: usize,
+) -> Result<(usize, usize), KernelError> {
+    let meta = context.meta(input);
+    let dim = dim_index("dimension", context.int(at)?, meta.rank())?;
+    match meta.sizes().get(dim) {
+        Some(&size) => Ok((dim, size)),
+        None => Err(KernelError::invalid("the input has no dimension to cut")),
     }
 }
 
@@ -258,19 +346,16 @@ fn rank_of_some(view: &View) -> Result<usize, KernelError> {
 
 fn slice(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 5)?);
-    let view = View::of(context.meta(input));
-    let dim = dim_index("dimension", context.int(1)?, rank_of_some(&view)?)?;
+    let (dim, size) = cut_dim(context, input, 1)?;
     let (start, end) = (context.optional_int(2)?, context.optional_int(3)?);
-    let part = Slice::new(view.sizes[dim], start, end, context.int(4)?)?;
-    view::copy(context, out, input, &part.of(view, dim))
+    let part = Slice::new(size, start, end, context.int(4)?)?;
+    copy_part(context, out, input, dim, &part)
 }
 
 fn narrow(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 4)?);
-    let view = View::of(context.meta(input));
-    let dim = dim_index("dimension", context.int(1)?, rank_of_some(&view)?)?;
+    let (dim, size) = cut_dim(context, input, 1)?;
     let (start, len) = (context.int(2)?, dims::size("the length", context.int(3)?)?);
-    let size = view.sizes[dim];
     let start = usize::try_from(if start < 0 {
         start.saturating_add(size as i64)
     } else {
@@ -279,7 +364,7 @@ fn narrow(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     .ok()
     .filter(|&start| start <= size && len <= size - start)
     .ok_or_else(|| KernelError::invalid("narrow_copy outside of the input"))?;
-    view::copy(context, out, input, &view.slice(dim, start, 1, len))
+    copy_part(context, out, input, dim, &Slice::run(start, len))
 }
 
 /// An index into a dimension, counted from the end if negative.
@@ -297,10 +382,9 @@ pub(crate) fn index_into(size: usize, index: i64) -> Result<usize, KernelError> 
 
 fn select(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 3)?);
-    let view = View::of(context.meta(input));
-    let dim = dim_index("dimension", context.int(1)?, rank_of_some(&view)?)?;
-    let index = index_into(view.sizes[dim], context.int(2)?)?;
-    view::copy(context, out, input, &view.select(dim, index))
+    let (dim, size) = cut_dim(context, input, 1)?;
+    let index = index_into(size, context.int(2)?)?;
+    copy_part(context, out, input, dim, &Slice::index(index))
 }
 
 /// `diagonal_copy(self, offset, dim1, dim2)`: the diagonal becomes the last dimension.
@@ -368,7 +452,7 @@ fn flip(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let flipped = dim_set("dimension", &dims, rank)?;
         for dim in (0..rank).filter(|&dim| flipped.contains(dim)) {
             let size = view.sizes[dim];
-            view = view.slice(dim, size.saturating_sub(1), -1, size);
+            view.slice(dim, size.saturating_sub(1), -1, size);
         }
     }
     view::copy(context, out, input, &view)
@@ -402,23 +486,19 @@ fn reshape(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         context.int_list(1)?,
         output(context, 2)?,
     );
-    let meta = context.meta(input);
-    let sizes = inferred_shape(&wanted, meta.numel())?;
-    let view = View {
-        strides: dims::dense_strides(&sizes),
-        sizes,
-        start: 0,
-    };
-    if meta.is_contiguous() {
-        return view::copy(context, out, input, &view);
-    }
+    let sizes = inferred_shape(&wanted, context.meta(input).numel())?;
     view::expect_same_dtype(context, out, input)?;
-    context.resize(out, &view.sizes)?;
+    context.resize(out, &sizes)?;
+    if [out, input]
+        .iter()
+        .all(|&id| context.meta(id).is_contiguous())
+    {
+        return view::copy_bytes(context, out, input);
+    }
     let temp = context.temp();
     let ([out], [input]) = context.disjoint([out], [input])?;
     let dense = view::dense_copy(temp, input)?;
-    let region = View::of(out.meta);
-    view::copy_region(out, &region, dense, &view)
+    view::copy_whole(out, dense, &View::dense(&sizes))
 }
 
 fn as_strided(context: &mut KernelContext<'_>) -> Result<(), KernelError> {

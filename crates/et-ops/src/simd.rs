@@ -11,6 +11,50 @@ pub(crate) fn run<W: NullaryFnOnce>(work: W) -> W::Output {
     Arch::new().dispatch(work)
 }
 
+/// Independent partial results of a fold, so that the machine need not wait for one before it starts the next.
+const LANES: usize = 16;
+
+/// `f` over what `g` makes of all elements, in several lanes that are put together in the end, so `f` must not mind the order and
+/// `start` must change nothing. For what is inlined into work.
+#[inline(always)]
+pub(crate) fn fold<A: Copy, C: Copy>(
+    start: C,
+    xs: &[A],
+    g: impl Fn(A) -> C,
+    f: impl Fn(C, C) -> C,
+) -> C {
+    let mut lanes = [start; LANES];
+    let (chunks, rest) = xs.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
+            *lane = f(*lane, g(*x));
+        }
+    }
+    let mut four: [C; 4] = std::array::from_fn(|i| {
+        let pairs = [f(lanes[i], lanes[i + 4]), f(lanes[i + 8], lanes[i + 12])];
+        f(pairs[0], pairs[1])
+    });
+    let (quads, rest) = rest.as_chunks::<4>();
+    for quad in quads {
+        for (lane, x) in four.iter_mut().zip(quad) {
+            *lane = f(*lane, g(*x));
+        }
+    }
+    let result = f(f(four[0], four[1]), f(four[2], four[3]));
+    rest.iter().fold(result, |result, x| f(result, g(*x)))
+}
+
+/// The sum of what `g` makes of floating point numbers: short runs in their own width, those together in full width. For what is
+/// inlined into work.
+#[inline(always)]
+pub(crate) fn sum<C: Compute>(xs: &[C], g: impl Fn(C) -> C) -> f64 {
+    let mut total = 0.0;
+    for run in xs.chunks(1024) {
+        total += fold(C::zero(), run, &g, C::plus).cast::<f64>();
+    }
+    total
+}
+
 /// `to[i] = f(from[i])`, as far as both slices go.
 pub(crate) fn map<A: Copy, O>(from: &[A], to: &mut [O], f: impl Fn(A) -> O) {
     struct Work<'a, A, O, F>(&'a [A], &'a mut [O], F);

@@ -7,7 +7,7 @@ use et_kernel::{
 use et_memory::Arena;
 
 use crate::dims::{self, Sizes, Strides, Walk};
-use crate::dispatch::word;
+use crate::dispatch::{MOVABLE, expect_dtype, word};
 use crate::elementwise::scratch;
 
 /// Edge of the square blocks that transpositions are done in.
@@ -30,28 +30,37 @@ pub(crate) struct View {
 impl View {
     /// A tensor as it is.
     pub(crate) fn of(meta: &TensorMeta) -> Self {
+        let mut view = Self {
+            sizes: Sizes::new(),
+            strides: Strides::new(),
+            start: 0,
+        };
+        view.sizes.extend_from_slice(meta.sizes());
+        let strides = meta.strides().iter();
+        view.strides.extend(strides.map(|&stride| stride as isize));
+        view
+    }
+
+    /// A shape whose elements are in index order.
+    pub(crate) fn dense(sizes: &[usize]) -> Self {
         Self {
-            sizes: meta.sizes().into(),
-            strides: dims::strides(meta),
+            sizes: sizes.into(),
+            strides: dims::dense_strides(sizes),
             start: 0,
         }
     }
 
-    /// The part `start`, `start + step`, … of `len` indices along `dim`.
-    #[must_use]
-    pub(crate) fn slice(mut self, dim: usize, start: usize, step: isize, len: usize) -> Self {
+    /// Keeps the part `start`, `start + step`, … of `len` indices along `dim`.
+    pub(crate) fn slice(&mut self, dim: usize, start: usize, step: isize, len: usize) {
         self.advance(dim, start);
         self.strides[dim] = self.strides[dim].saturating_mul(step);
         self.sizes[dim] = len;
-        self
     }
 
-    /// Without `dim`, at `index` of it.
-    #[must_use]
-    pub(crate) fn select(mut self, dim: usize, index: usize) -> Self {
+    /// Takes `dim` away, at `index` of it.
+    pub(crate) fn select(&mut self, dim: usize, index: usize) {
         self.advance(dim, index);
         self.remove(dim);
-        self
     }
 
     /// Moves index 0 of `dim`. The sum may only be no number in a tensor of no elements, whose places nobody looks at.
@@ -83,9 +92,21 @@ pub(crate) struct Lines<const N: usize> {
 
 impl<const N: usize> Lines<N> {
     /// Along dimension `dim`, which a tensor without dimensions has for this purpose.
-    pub(crate) fn new(views: [View; N], dim: usize) -> Self {
-        let sizes = &views[N - 1].sizes;
-        let strides = |d: usize| views.each_ref().map(|view| view.strides[d]);
+    pub(crate) fn new(views: [&View; N], dim: usize) -> Self {
+        Self::with(
+            &views[N - 1].sizes,
+            |d| views.map(|view| view.strides[d]),
+            dim,
+        )
+    }
+
+    /// Of tensors of one shape, but for the dimension: lines are as long as the last tensor's.
+    pub(crate) fn of(metas: [&TensorMeta; N], dim: usize) -> Self {
+        let strides = |d: usize| metas.map(|meta| meta.strides()[d] as isize);
+        Self::with(metas[N - 1].sizes(), strides, dim)
+    }
+
+    fn with(sizes: &[usize], strides: impl Fn(usize) -> [isize; N], dim: usize) -> Self {
         let others = (0..sizes.len()).filter(|&d| d != dim);
         Self {
             walk: Walk::new(others.map(|d| (sizes[d], strides(d)))),
@@ -107,6 +128,38 @@ impl<const N: usize> Lines<N> {
             return Ok(());
         }
         self.walk.each(|at| visit(at, self.steps, self.len))
+    }
+}
+
+impl Lines<2> {
+    /// Lets `make` write each line of `to` from the line of `from`, in place where the elements of both are neighbours, else by
+    /// way of buffers.
+    pub(crate) fn make<C: Element>(
+        &self,
+        temp: &Arena,
+        to: &mut [C],
+        from: &[C],
+        mut make: impl FnMut(&[C], &mut [C]),
+    ) -> Result<(), KernelError> {
+        if self.len == 1 || self.steps == [1, 1] {
+            return self.each(|[at, source], _, len| {
+                let (at, source) = (at as usize, source as usize);
+                make(&from[source..source + len], &mut to[at..at + len]);
+                Ok(())
+            });
+        }
+        let buffers = scratch::<C>(temp, 2 * self.len)?;
+        let (line, result) = buffers.split_at_mut(self.len);
+        self.each(|[at, source], [to_step, from_step], _| {
+            for (i, x) in line.iter_mut().enumerate() {
+                *x = from[(source + from_step * i as isize) as usize];
+            }
+            make(line, result);
+            for (i, x) in result.iter().enumerate() {
+                to[(at + to_step * i as isize) as usize] = *x;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -138,8 +191,22 @@ pub(crate) fn copy(
         return Ok(());
     }
     let ([out], [input]) = context.disjoint([out], [input])?;
-    let region = View::of(out.meta);
-    copy_region(out, &region, input.bytes, view)
+    copy_whole(out, input.bytes, view)
+}
+
+/// Makes `out`, which has as many bytes, a copy of the bytes of `input`.
+pub(crate) fn copy_bytes(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+) -> Result<(), KernelError> {
+    expect_dtype("the input", context.meta(input).dtype(), MOVABLE)?;
+    if context.place(out)? == context.place(input)? {
+        return Ok(());
+    }
+    let ([out], [input]) = context.disjoint([out], [input])?;
+    out.bytes.copy_from_slice(input.bytes);
+    Ok(())
 }
 
 /// The bytes of a tensor in index order: its own, or a copy.
@@ -165,33 +232,51 @@ pub(crate) fn dense_copy<'a>(
 /// Whether the view has the input's elements in the order of its memory, for `out` too.
 fn is_whole(context: &KernelContext<'_>, out: TensorId, input: TensorId, view: &View) -> bool {
     let (out, input) = (context.meta(out), context.meta(input));
-    let walk = walk_in_order(out, &View::of(out), view);
+    let walk = walk_whole(out, view);
     out.numel() == input.numel()
         && view.start == 0
         && matches!(walk.inner(), (n, [_, 1]) if n == out.numel())
 }
 
+/// Copies a view of elements that lie in `from` to an output of the view's shape.
+pub(crate) fn copy_whole(out: TensorOut<'_>, from: &[u8], view: &View) -> Result<(), KernelError> {
+    copy_words(&walk_whole(out.meta, view), out, from)
+}
+
 /// Copies a view of elements that lie in `from` to a region of an output, of the same shape.
 pub(crate) fn copy_region(
-    mut out: TensorOut<'_>,
+    out: TensorOut<'_>,
     region: &View,
     from: &[u8],
     view: &View,
 ) -> Result<(), KernelError> {
-    let walk = walk_in_order(out.meta, region, view);
-    word!(out.meta.dtype(), T => copy_walk(&walk, words_mut::<T>(&mut out)?, words::<T>(from)?))
-}
-
-/// The walk over a region of an output in the order of its memory, along with a view of the input.
-fn walk_in_order(out: &TensorMeta, region: &View, view: &View) -> Walk<2> {
     debug_assert_eq!(region.sizes, view.sizes);
     let dim = |dim: usize| (region.sizes[dim], [region.strides[dim], view.strides[dim]]);
-    let walk = if out.rank() == region.sizes.len() {
-        Walk::new(out.dim_order().iter().map(|&d| dim(usize::from(d))))
+    let mut walk = if out.meta.rank() == region.sizes.len() {
+        Walk::new(out.meta.dim_order().iter().map(|&d| dim(usize::from(d))))
     } else {
         Walk::new((0..region.sizes.len()).map(dim))
     };
-    walk.starting_at([region.start, view.start])
+    walk.start_at([region.start, view.start]);
+    copy_words(&walk, out, from)
+}
+
+/// The walk over an output in the order of its memory, along with a view of the same shape.
+fn walk_whole(out: &TensorMeta, view: &View) -> Walk<2> {
+    debug_assert_eq!(out.sizes(), &view.sizes[..]);
+    let mut walk = Walk::new(out.dim_order().iter().map(|&dim| {
+        let dim = usize::from(dim);
+        (
+            view.sizes[dim],
+            [out.strides()[dim] as isize, view.strides[dim]],
+        )
+    }));
+    walk.start_at([0, view.start]);
+    walk
+}
+
+fn copy_words(walk: &Walk<2>, mut out: TensorOut<'_>, from: &[u8]) -> Result<(), KernelError> {
+    word!(out.meta.dtype(), T => copy_walk(walk, words_mut::<T>(&mut out)?, words::<T>(from)?))
 }
 
 /// Bytes as elements of a type of the same size.
@@ -212,6 +297,20 @@ pub(crate) fn copy_walk<T: Copy>(
     to: &mut [T],
     from: &[T],
 ) -> Result<(), KernelError> {
+    if let Some(([at, source], len)) = walk.only_run() {
+        if len == 0 {
+            return Ok(());
+        }
+        let part = |start: isize| {
+            let start = usize::try_from(start).ok()?;
+            Some(start..start.checked_add(len)?)
+        };
+        let to = part(at).and_then(|part| to.get_mut(part));
+        let from = part(source).and_then(|part| from.get(part));
+        let (to, from) = to.zip(from).ok_or_else(dims::outside)?;
+        to.copy_from_slice(from);
+        return Ok(());
+    }
     walk.check([to.len(), from.len()])?;
     let (_, [to_step, from_step]) = walk.inner();
     // Walks backward are rare, and done plainly.

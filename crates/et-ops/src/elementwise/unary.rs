@@ -167,6 +167,7 @@ fn same(context: &mut KernelContext<'_>, which: Same) -> Result<(), KernelError>
         }
         Same::Neg => unary(context, out, input, |x: C| C::zero().minus(x)),
         Same::Relu => unary(context, out, input, |x: C| x.max_nan(C::zero())),
+        // 0 for what is no number, as in PyTorch; the C++ runtime passes it on.
         Same::Sign => unary(context, out, input, |x: C| {
             if C::zero().less(x) {
                 C::one()

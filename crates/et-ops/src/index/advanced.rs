@@ -50,27 +50,38 @@ struct Column<'a> {
     dim: usize,
     indices: &'a [i64],
     shape: Sizes,
+    /// Of the indices in the shape that all index tensors are broadcast to.
+    strides: Strides,
 }
 
 impl<'a> Selection<'a> {
-    /// Of argument 1's index tensors into a tensor seen as `of`.
-    fn new(
+    /// Nothing yet: selections are large, so they are filled where they stay.
+    fn new() -> Self {
+        Self {
+            columns: SmallVec::new(),
+            rest: Sizes::new(),
+            shape: Sizes::new(),
+            at: 0,
+        }
+    }
+
+    /// Becomes that of argument 1's index tensors into a tensor seen as `of`.
+    fn read(
+        &mut self,
         context: &mut KernelContext<'a>,
         temp: &'a Arena,
         of: &View,
-    ) -> Result<Self, KernelError> {
-        let (columns, at) = read_columns(context, temp, of)?;
-        let shape = dims::broadcast(columns.iter().map(|column| &column.shape[..]))?;
-        dims::numel(&shape)?;
-        let rest = (0..of.sizes.len())
-            .filter(|dim| columns.iter().all(|column| column.dim != *dim))
-            .collect();
-        Ok(Self {
-            columns,
-            rest,
-            shape,
-            at,
-        })
+    ) -> Result<(), KernelError> {
+        let columns = &mut self.columns;
+        self.at = read_columns(context, temp, of, columns)?;
+        self.shape = dims::broadcast(columns.iter().map(|column| &column.shape[..]))?;
+        dims::numel(&self.shape)?;
+        for column in columns.iter_mut() {
+            column.broadcast(&self.shape)?;
+        }
+        let free = |dim: &usize| columns.iter().all(|column| column.dim != *dim);
+        self.rest.extend((0..of.sizes.len()).filter(free));
+        Ok(())
     }
 
     /// The result's shape.
@@ -101,11 +112,6 @@ impl<'a> Selection<'a> {
         mut visit: impl FnMut([isize; 2]) -> Result<(), KernelError>,
     ) -> Result<(), KernelError> {
         let result = &result[self.at..self.at + self.shape.len()];
-        let strides = self
-            .columns
-            .iter()
-            .map(|column| column.strides(&self.shape))
-            .collect::<Result<SmallVec<[Strides; 8]>, _>>()?;
         let count: usize = self.shape.iter().product();
         let mut index: Strides = SmallVec::from_elem(0, self.shape.len());
         for _ in 0..count {
@@ -117,9 +123,9 @@ impl<'a> Selection<'a> {
                     .sum()
             };
             let mut position = 0;
-            for (column, strides) in self.columns.iter().zip(&strides) {
+            for column in &self.columns {
                 let chosen = wrap(
-                    column.indices[place(strides) as usize],
+                    column.indices[place(&column.strides) as usize],
                     of.sizes[column.dim],
                 )?;
                 position += of.strides[column.dim] * chosen as isize;
@@ -137,24 +143,38 @@ impl<'a> Selection<'a> {
     }
 }
 
-impl Column<'_> {
-    /// Strides of the indices seen in the shape that they are broadcast to.
-    fn strides(&self, shape: &[usize]) -> Result<Strides, KernelError> {
-        let own = dims::dense_strides(&self.shape);
-        let own: Sizes = own.iter().map(|&stride| stride as usize).collect();
-        dims::broadcast_strides_of((&self.shape, &own), shape)
+impl<'a> Column<'a> {
+    fn new(dim: usize, indices: &'a [i64], shape: Sizes) -> Self {
+        Self {
+            dim,
+            indices,
+            shape,
+            strides: SmallVec::new(),
+        }
+    }
+
+    /// Fills in the strides of the indices seen in the shape that they are broadcast to.
+    fn broadcast(&mut self, shape: &[usize]) -> Result<(), KernelError> {
+        dims::expect_broadcast(&self.shape, shape)?;
+        self.strides.resize(shape.len(), 0);
+        let mut stride = 1;
+        for (own, &size) in self.strides.iter_mut().rev().zip(self.shape.iter().rev()) {
+            *own = if size == 1 { 0 } else { stride };
+            stride *= size as isize;
+        }
+        Ok(())
     }
 }
 
-/// Argument 1's index tensors as columns, and where their dimensions go in the result: where the first stands if they are
+/// Makes argument 1's index tensors columns, and says where their dimensions go in the result: where the first stands if they are
 /// neighbours, else in front.
 fn read_columns<'a>(
     context: &mut KernelContext<'a>,
     temp: &'a Arena,
     of: &View,
-) -> Result<(Columns<'a>, usize), KernelError> {
+    columns: &mut Columns<'a>,
+) -> Result<usize, KernelError> {
     let rank = of.sizes.len();
-    let mut columns: Columns<'a> = SmallVec::new();
     let mut dim = 0;
     // An empty list of something else is no list of tensors.
     context.optional_tensor_in_list(1, 0)?;
@@ -173,16 +193,12 @@ fn read_columns<'a>(
                     of.sizes
                 )));
             }
-            mask_columns(context, temp, id, dim, &mut columns)?;
+            mask_columns(context, temp, id, dim, columns)?;
             dim += width;
         } else {
             let shape = meta.sizes().into();
             let indices = read_indices(context, temp, id)?;
-            columns.push(Column {
-                dim,
-                indices,
-                shape,
-            });
+            columns.push(Column::new(dim, indices, shape));
             dim += 1;
         }
     }
@@ -194,11 +210,10 @@ fn read_columns<'a>(
     let neighbours = columns
         .windows(2)
         .all(|pair| pair[1].dim == pair[0].dim + 1);
-    let at = match columns.first() {
+    Ok(match columns.first() {
         Some(first) if neighbours => first.dim,
         _ => 0,
-    };
-    Ok((columns, at))
+    })
 }
 
 /// The places where a mask is true, as one column for each of its dimensions.
@@ -221,11 +236,8 @@ fn mask_columns<'a>(
             *index = (place / inner % sizes[d]) as i64;
         }
         inner *= sizes[d];
-        columns.push(Column {
-            dim: dim + d,
-            indices,
-            shape: Sizes::from_slice(&[count]),
-        });
+        let shape = Sizes::from_slice(&[count]);
+        columns.push(Column::new(dim + d, indices, shape));
     }
     let added = columns.len() - sizes.len();
     columns[added..].reverse();
@@ -237,17 +249,19 @@ fn index(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     expect_same_dtype(context, out, input)?;
     let temp = context.temp();
     let of = View::of(context.meta(input));
-    let selection = Selection::new(context, temp, &of)?;
+    let mut selection = Selection::new();
+    selection.read(context, temp, &of)?;
     let sizes = selection.sizes(&of);
     dims::numel(&sizes)?;
     context.resize(out, &sizes)?;
     let ([mut out], [input]) = context.disjoint([out], [input])?;
     let own = dims::strides(out.meta);
-    let walk = selection.walk(&of, &own);
+    let mut walk = selection.walk(&of, &own);
     word!(out.meta.dtype(), T => {
         let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(input.bytes)?);
         selection.each(&of, &own, |start| {
-            copy_walk(&walk.clone().starting_at(start), to, from)
+            walk.start_at(start);
+            copy_walk(&walk, to, from)
         })
     })
 }
@@ -265,25 +279,28 @@ fn index_put(
     // Indices are read before anything is written: they may lie over the output.
     context.resize_like(out, input)?;
     let of = View::of(context.meta(out));
-    let selection = Selection::new(context, temp, &of)?;
+    let mut selection = Selection::new();
+    selection.read(context, temp, &of)?;
     let sizes = selection.sizes(&of);
     let strides = dims::broadcast_strides(context.meta(values), &sizes)?;
     let (out, values) = copy_beside(context, out, input, values)?;
-    let walk = selection.walk(&of, &strides);
+    let mut walk = selection.walk(&of, &strides);
     match put {
         Put::Set => word!(out.meta.dtype(), T => {
             let mut out = out;
             let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(values.bytes)?);
-            let walk = walk.swapped();
+            let mut walk = walk.swapped();
             selection.each(&of, &strides, |[value, at]| {
-                copy_walk(&walk.clone().starting_at([at, value]), to, from)
+                walk.start_at([at, value]);
+                copy_walk(&walk, to, from)
             })
         }),
         Put::Add => element!("the output", out.meta.dtype(), T => {
             let mut out = out;
             let (to, from) = (out.elements_mut::<T>()?, values.elements::<T>()?);
             selection.each(&of, &strides, |start| {
-                add_walk(&walk.clone().starting_at(start), to, from)
+                walk.start_at(start);
+                add_walk(&walk, to, from)
             })
         }),
     }

@@ -1,9 +1,13 @@
 //! One index tensor, along one dimension.
 
-use et_kernel::{Arguments, Kernel, KernelContext, KernelError, Scalar, TensorId, TensorOut};
+use et_kernel::{
+    Arguments, Kernel, KernelContext, KernelError, Scalar, TensorId, TensorMeta, TensorOut,
+};
 
-use super::{read_indices, wrap};
+use super::{expect_index, inside, read_indices};
 use crate::arguments::output;
+use crate::blocks::Blocks;
+use crate::convert::as_dense;
 use crate::copies::copy_beside;
 use crate::dims::{self, Dims, Sizes, Walk, dim_index};
 use crate::dispatch::{MOVABLE, NUMBERS, element, word};
@@ -57,8 +61,13 @@ fn take(
     shape: &[usize],
 ) -> Result<(), KernelError> {
     expect_same_dtype(context, out, input)?;
+    expect_index(context, index)?;
     let temp = context.temp();
-    let indices = read_indices(context, temp, index)?;
+    // Its new shape would be the index's as well.
+    let aside = match out == index {
+        true => Some(read_indices(context, temp, index)?),
+        false => None,
+    };
     let mut of = View::of(context.meta(input));
     let is_single = of.sizes.is_empty();
     if is_single {
@@ -72,7 +81,15 @@ fn take(
     }
     dims::numel(&sizes)?;
     context.resize(out, &sizes)?;
-    let ([mut out], [input]) = context.disjoint([out], [input])?;
+    let ([mut out], [input, index]) = context.disjoint([out], [input, index])?;
+    let indices = match aside {
+        Some(aside) => aside,
+        None => as_dense::<i64>(temp, index)?,
+    };
+    let blocks = Blocks::of(input.meta, dim);
+    if let Some(blocks) = blocks.filter(|_| out.meta.is_contiguous()) {
+        return take_blocks((out.bytes, input.bytes), blocks, indices);
+    }
     let (size, step) = (of.sizes[dim], of.strides[dim]);
     // The output's strides of the index dimensions and of the others.
     let own = dims::strides(out.meta);
@@ -88,7 +105,7 @@ fn take(
             (of.sizes[other], [own[place], of.strides[other]])
         });
     let rest: Dims<_> = rest.collect();
-    let walk = Walk::new(in_memory_order(rest));
+    let mut walk = Walk::new(in_memory_order(rest));
     let index_walk = Walk::new((0..width).map(|i| (shape[i], [own[dim + i]])));
     word!(out.meta.dtype(), T => {
         let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(input.bytes)?);
@@ -97,10 +114,29 @@ fn take(
             let Some(&index) = next.next() else {
                 return Ok(());
             };
-            let source = step * wrap(index, size)? as isize;
-            copy_walk(&walk.clone().starting_at([at, source]), to, from)
+            let source = step * inside(index, size)? as isize;
+            walk.start_at([at, source]);
+            copy_walk(&walk, to, from)
         })
     })
+}
+
+/// [`take`] of tensors in index order.
+fn take_blocks(
+    (to, from): (&mut [u8], &[u8]),
+    blocks: Blocks,
+    indices: &[i64],
+) -> Result<(), KernelError> {
+    let Blocks { outer, size, inner } = blocks;
+    let run = |index: usize| index * inner..(index + 1) * inner;
+    for (i, &index) in indices.iter().enumerate() {
+        let index = inside(index, size)?;
+        for row in 0..outer {
+            let to = &mut to[run(row * indices.len() + i)];
+            to.copy_from_slice(&from[run(row * size + index)]);
+        }
+    }
+    Ok(())
 }
 
 /// Dimensions sorted so that the output is written in the order of its memory.
@@ -145,15 +181,18 @@ fn gather(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let dim = dim_index("dimension", context.int(1)?, context.meta(input).rank())?;
     let shape: Sizes = context.meta(index).sizes().into();
     expect_index_inside(&shape, context.meta(input).sizes(), dim)?;
+    expect_index(context, index)?;
     let temp = context.temp();
-    let indices = read_indices(context, temp, index)?;
     context.resize(out, &shape)?;
-    let ([mut out], [input]) = context.disjoint([out], [input])?;
-    let (strides, step, size) = without(&View::of(input.meta), dim);
-    let own = dims::strides(out.meta);
-    let walk = Walk::new(
-        (0..shape.len()).map(|d| (shape[d], [own[d], strides.get(d).copied().unwrap_or(0)])),
-    );
+    let ([mut out], [input, index]) = context.disjoint([out], [input, index])?;
+    let indices = as_dense::<i64>(temp, index)?;
+    let along = |meta: &TensorMeta, d: usize| meta.strides().get(d).map_or(0, |&s| s as isize);
+    let (step, size) = (along(input.meta, dim), input.meta.sizes().get(dim));
+    let size = size.copied().unwrap_or(1);
+    let walk = Walk::new((0..shape.len()).map(|d| {
+        let from = if d == dim { 0 } else { along(input.meta, d) };
+        (shape[d], [along(out.meta, d), from])
+    }));
     word!(out.meta.dtype(), T => {
         let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(input.bytes)?);
         let mut next = indices.iter();
@@ -161,7 +200,7 @@ fn gather(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             let Some(&index) = next.next() else {
                 return Ok(());
             };
-            let source = source + step * wrap(index, size)? as isize;
+            let source = source + step * inside(index, size)? as isize;
             to[at as usize] = *from.get(source as usize).ok_or_else(lost)?;
             Ok(())
         })
@@ -231,7 +270,7 @@ fn scatter(
             let Some(&index) = next.next() else {
                 return Ok(());
             };
-            let at = at + step * wrap(index, size)? as isize;
+            let at = at + step * inside(index, size)? as isize;
             let to = to.get_mut(at as usize).ok_or_else(lost)?;
             let from = *from.get(source as usize).ok_or_else(lost)?;
             *to = match put {

@@ -67,7 +67,7 @@ fn position(context: &mut KernelContext<'_>, largest: bool) -> Result<(), Kernel
     context.resize(out, &sizes)?;
     let temp = context.temp();
     let ([out], [input]) = context.disjoint([out], [input])?;
-    let lines = Lines::new([with_dim(out.meta, dim, keep), View::of(input.meta)], dim);
+    let lines = Lines::new([&with_dim(out.meta, dim, keep), &View::of(input.meta)], dim);
     compute!(real_and_bool, "the input", input.meta.dtype(), C => {
         let elements = as_compute::<C>(temp, input)?;
         write_compute::<i64>(temp, out, |out| {
@@ -143,7 +143,7 @@ fn both(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelErro
     let ([values, mut indices], [input]) = context.disjoint([values, indices], [input])?;
     let [values_view, indices_view] =
         [values.meta, indices.meta].map(|meta| with_dim(meta, dim, along.keep));
-    let lines = Lines::new([values_view, indices_view, View::of(input.meta)], dim);
+    let lines = Lines::new([&values_view, &indices_view, &View::of(input.meta)], dim);
     let indices = indices.elements_mut::<i64>()?;
     compute!(real_and_bool, "the input", input.meta.dtype(), C => {
         let elements = as_compute::<C>(temp, input)?;

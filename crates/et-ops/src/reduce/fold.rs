@@ -1,14 +1,11 @@
 //! The loops of reductions.
 
 use crate::dims::Walk;
-use crate::number::Compute;
+use crate::number::{Compute, Number};
 use crate::simd;
 
 /// Results that are computed side by side where neighbours in memory belong to different results.
 const BLOCK: usize = 128;
-
-/// Independent partial results of a run, so that the machine need not wait for one before it starts the next.
-const LANES: usize = 16;
 
 /// What is kept of the elements so far.
 pub(super) trait Fold<C: Compute> {
@@ -93,9 +90,17 @@ fn fold_one<C: Compute, F: Fold<C>>(
 
 /// Each element to the state at its place.
 fn fold_across<C: Compute, F: Fold<C>>(fold: &F, states: &mut [F::State], xs: &[C]) {
-    for (state, x) in states.iter_mut().zip(xs) {
-        *state = fold.step(*state, *x);
+    struct Work<'a, C, S, F>(&'a F, &'a mut [S], &'a [C]);
+    impl<C: Compute, F: Fold<C>> pulp::NullaryFnOnce for Work<'_, C, F::State, F> {
+        type Output = ();
+        #[inline(always)]
+        fn call(self) {
+            for (state, x) in self.1.iter_mut().zip(self.2) {
+                *state = self.0.step(*state, *x);
+            }
+        }
     }
+    simd::run(Work(fold, states, xs));
 }
 
 /// `f` over all elements, in several lanes that are put together in the end. `f` must not mind the order.
@@ -105,85 +110,46 @@ pub(crate) fn lanes<C: Copy>(start: C, xs: &[C], f: impl Fn(C, C) -> C + Copy) -
         type Output = C;
         #[inline(always)]
         fn call(self) -> C {
-            let Work(start, xs, f) = self;
-            let mut lanes = [start; LANES];
-            let (chunks, rest) = xs.as_chunks::<LANES>();
-            for chunk in chunks {
-                for (lane, x) in lanes.iter_mut().zip(chunk) {
-                    *lane = f(*lane, *x);
-                }
-            }
-            for (lane, x) in lanes.iter_mut().zip(rest) {
-                *lane = f(*lane, *x);
-            }
-            lanes.into_iter().fold(start, f)
+            simd::fold(self.0, self.1, |x| x, self.2)
         }
-    }
-    if xs.len() < LANES {
-        return xs.iter().copied().fold(start, f);
     }
     simd::run(Work(start, xs, f))
 }
 
 /// The sum of floating point numbers: short runs in their own width, those together in full width.
 pub(crate) fn sum<C: Compute>(xs: &[C]) -> f64 {
-    xs.chunks(1024)
-        .map(|xs| lanes(C::zero(), xs, C::plus).cast::<f64>())
-        .sum()
-}
-
-/// A sum: of floating point numbers in full width, of whole ones wrapping.
-#[derive(Clone, Copy)]
-pub(super) enum Summed<C> {
-    Float(f64),
-    Whole(C),
-}
-
-impl<C: Compute> Summed<C> {
-    #[inline(always)]
-    pub(super) fn get(self) -> C {
-        match self {
-            Self::Float(sum) => C::from_f64(sum),
-            Self::Whole(sum) => sum,
+    struct Work<'a, C>(&'a [C]);
+    impl<C: Compute> pulp::NullaryFnOnce for Work<'_, C> {
+        type Output = f64;
+        #[inline(always)]
+        fn call(self) -> f64 {
+            simd::sum(self.0, |x| x)
         }
     }
-
-    #[inline(always)]
-    pub(super) fn as_f64(self) -> f64 {
-        match self {
-            Self::Float(sum) => sum,
-            Self::Whole(sum) => sum.cast(),
-        }
-    }
+    simd::run(Work(xs))
 }
 
 pub(super) struct Sum;
 
 impl<C: Compute> Fold<C> for Sum {
-    type State = Summed<C>;
+    type State = C::Total;
 
     #[inline(always)]
-    fn start(&self) -> Summed<C> {
-        if C::FLOATING {
-            Summed::Float(0.0)
+    fn start(&self) -> C::Total {
+        C::Total::zero()
+    }
+
+    #[inline(always)]
+    fn step(&self, state: C::Total, x: C) -> C::Total {
+        state.plus(x.cast())
+    }
+
+    fn run(&self, state: C::Total, xs: &[C]) -> C::Total {
+        state.plus(if C::FLOATING {
+            sum(xs).cast()
         } else {
-            Summed::Whole(C::zero())
-        }
-    }
-
-    #[inline(always)]
-    fn step(&self, state: Summed<C>, x: C) -> Summed<C> {
-        match state {
-            Summed::Float(sum) => Summed::Float(sum + x.cast::<f64>()),
-            Summed::Whole(sum) => Summed::Whole(sum.plus(x)),
-        }
-    }
-
-    fn run(&self, state: Summed<C>, xs: &[C]) -> Summed<C> {
-        match state {
-            Summed::Float(so_far) => Summed::Float(so_far + sum(xs)),
-            Summed::Whole(so_far) => Summed::Whole(lanes(C::zero(), xs, C::plus).plus(so_far)),
-        }
+            lanes(C::zero(), xs, C::plus).cast()
+        })
     }
 }
 

@@ -41,6 +41,15 @@ fn add_may_write_over_an_operand() {
         .gives(&(1..2001).map(|x| x as f32).collect::<Vec<_>>(), &[2000]);
 }
 
+/// PyTorch compares with 0 on either side, which what is no number is on neither of.
+#[test]
+fn the_sign_of_no_number_is_zero() {
+    Op::new("aten::sign.out")
+        .tensor(&[f32::NAN, -f32::NAN, -0.0, -2.0, f32::INFINITY], &[5])
+        .out(F, 1)
+        .gives(&[0f32, 0., 0., -1., 1.], &[5]);
+}
+
 #[test]
 fn whole_numbers_wrap() {
     Op::new("aten::add.out")

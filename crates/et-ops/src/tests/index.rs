@@ -79,9 +79,55 @@ fn index_put_in_place_takes_rows_without_the_index_dimension() {
         .gives(&[0f32, 1., 7., 8., 4., 5.], &[3, 2]);
 }
 
+/// PyTorch and the C++ runtime have it so. `index` and `index_put` count from the end, as both do.
+#[test]
+fn single_index_tensors_take_no_negative_index() {
+    let op = |name: &str| {
+        Op::new(name)
+            .tensor(&count(6), &[2, 3])
+            .int(1)
+            .tensor(&[-1i64], &[1, 1])
+    };
+    op("aten::gather.out")
+        .boolean(false)
+        .out(F, 2)
+        .fails("kernel.invalid-argument");
+    op("aten::scatter.value_out")
+        .double(9.0)
+        .out(F, 2)
+        .fails("kernel.invalid-argument");
+    for name in ["aten::scatter.src_out", "aten::scatter_add.out"] {
+        op(name)
+            .tensor(&[1f32], &[1, 1])
+            .out(F, 2)
+            .fails("kernel.invalid-argument");
+    }
+    for order in [&[0u8, 1], &[1, 0]] {
+        Op::new("aten::index_select.out")
+            .ordered(&count(6), &[2, 3], order)
+            .int(0)
+            .tensor(&[-1i64], &[1])
+            .out(F, 2)
+            .fails("kernel.invalid-argument");
+    }
+    Op::new("aten::embedding.out")
+        .tensor(&count(6), &[2, 3])
+        .tensor(&[-1i64], &[1])
+        .int(-1)
+        .boolean(false)
+        .boolean(false)
+        .out(F, 2)
+        .fails("kernel.invalid-argument");
+    Op::new("aten::index.Tensor_out")
+        .tensor(&count(6), &[2, 3])
+        .tensors(&[(&[-1i64][..], &[1][..])])
+        .out(F, 2)
+        .gives(&[3f32, 4., 5.], &[1, 3]);
+}
+
 #[test]
 fn gather_and_scatter() {
-    let index = [2i64, 0, 1, -1];
+    let index = [2i64, 0, 1, 2];
     let op = |name: &str| {
         Op::new(name)
             .tensor(&count(6), &[2, 3])

@@ -34,9 +34,10 @@ fn parts_are_taken() {
         shape[dim] = shape[dim].max(1);
         let x = choices.array(dtype, &shape, Fill::Any);
         let count = choices.below(5);
-        let index = places(choices, &[count], shape[dim]);
+        let index_type = choices.pick(&INDEX_TYPES);
+        let index = choices.wholes(index_type, &[count], 0, shape[dim] as i64);
         let expected = Array::new(dtype, &resized(&shape, dim, count), |i| {
-            x.at(&with(i, dim, wrapped(index.at(&[i[dim]]), shape[dim])))
+            x.at(&with(i, dim, index.at(&[i[dim]]).whole() as usize))
         });
         let name = choices.named(dim, shape.len());
         Call::new("aten::index_select.out")
