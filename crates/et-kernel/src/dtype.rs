@@ -200,18 +200,21 @@ pub struct Bool8(pub u8);
 
 impl Bool8 {
     /// The truth value.
+    #[inline(always)]
     pub const fn get(self) -> bool {
         self.0 != 0
     }
 }
 
 impl From<bool> for Bool8 {
+    #[inline(always)]
     fn from(value: bool) -> Self {
         Self(u8::from(value))
     }
 }
 
 impl PartialEq for Bool8 {
+    #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
         self.get() == other.get()
     }

@@ -290,12 +290,12 @@ impl<const N: usize> Walk<N> {
         self.dims.iter().any(|dim| dim.size == 0)
     }
 
-    /// Where the walk starts and how many positions it has, if they are neighbours in all of the tensors.
+    /// Where the walk starts and how many positions it has, if each is `step` behind the one before it in all of the tensors.
     #[inline]
-    pub(crate) fn only_run(&self) -> Option<([isize; N], usize)> {
+    pub(crate) fn only_run(&self, step: usize) -> Option<([isize; N], usize)> {
         match self.dims[..] {
             [] => Some((self.start, 1)),
-            [dim] if dim.strides == [1; N] => Some((self.start, dim.size)),
+            [dim] if dim.strides == [step as isize; N] => Some((self.start, dim.size)),
             _ => None,
         }
     }

@@ -259,8 +259,7 @@ fn take_apart(
     for i in 0..parts {
         let out = part_output(context, at, i)?;
         expect_same_dtype(context, out, input)?;
-        let sizes = part(i).sizes(context.meta(input).sizes(), dim);
-        context.resize(out, &sizes)?;
+        part(i).resize(context, out, input, dim)?;
         shared |= overlap(context, out, input)?;
     }
     if !shared || parts == 1 {

@@ -48,15 +48,17 @@ fn softmax(context: &mut KernelContext<'_>, log: bool) -> Result<(), KernelError
     compute!(floating, "the input", input.meta.dtype(), C => {
         let from = as_compute::<C>(temp, input)?;
         write_compute::<C>(temp, out, |to| {
-            lines.make(temp, to, from, |from, to| simd::run(Softmax { from, to, log }))
+            let len = lines.line_len();
+            lines.make(temp, to, from, |from, to| simd::run(Softmax { from, to, len, log }))
         })
     })
 }
 
-/// The softmax of a line.
+/// The softmax of lines of `len` elements.
 struct Softmax<'a, C> {
     from: &'a [C],
     to: &'a mut [C],
+    len: usize,
     log: bool,
 }
 
@@ -65,20 +67,27 @@ impl<C: Float> NullaryFnOnce for Softmax<'_, C> {
 
     #[inline(always)]
     fn call(self) {
-        let Self { from, to, log } = self;
-        let most = simd::fold(C::LOWEST, from, |x| x, C::max_nan);
-        for (to, x) in to.iter_mut().zip(from) {
-            *to = x.minus(most).exp();
-        }
-        let total = C::from_f64(simd::sum(to, |x| x));
-        if log {
-            let shift = total.ln();
+        let Self { from, to, len, log } = self;
+        for (to, from) in to.chunks_mut(len).zip(from.chunks(len)) {
+            let most = simd::fold(C::LOWEST, from, |x| x, C::max_nan);
             for (to, x) in to.iter_mut().zip(from) {
-                *to = x.minus(most).minus(shift);
+                *to = x.minus(most);
             }
-        } else {
-            for x in to {
-                *x = x.over(total);
+        }
+        if !log {
+            // Of all lines at once, since they may be shorter than a vector.
+            for x in to.iter_mut() {
+                *x = x.exp();
+            }
+        }
+        for line in to.chunks_mut(len) {
+            let total = simd::sum(line, |x| if log { x.exp() } else { x });
+            let total = C::from_f64(total);
+            if log {
+                let shift = total.ln();
+                line.iter_mut().for_each(|x| *x = x.minus(shift));
+            } else {
+                line.iter_mut().for_each(|x| *x = x.over(total));
             }
         }
     }
@@ -133,15 +142,15 @@ fn layer_norm(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             "a norm over {shape:?} of a tensor of shape {sizes:?}"
         )));
     };
-    let mut moment_sizes = sizes.clone();
-    moment_sizes[kept..].fill(1);
+    let mut moment_sizes = sizes;
     let job = Norm {
-        rows: sizes[..kept].iter().product(),
+        rows: moment_sizes[..kept].iter().product(),
         row: dims::numel(&shape)?,
         channels: dims::numel(&shape)?,
         groups: 1,
         eps,
     };
+    moment_sizes[kept..].fill(1);
     context.resize_like(outputs[0], input)?;
     context.resize(outputs[1], &moment_sizes)?;
     context.resize(outputs[2], &moment_sizes)?;

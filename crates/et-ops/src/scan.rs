@@ -41,7 +41,12 @@ fn running(context: &mut KernelContext<'_>, product: bool) -> Result<(), KernelE
     let lines = Lines::of([out.meta, input.meta], dim);
     compute!(real, "the output", out.meta.dtype(), C => {
         let from = as_compute::<C>(temp, input)?;
-        let line = |from: &[C], to: &mut [C]| running_line(from, to, product);
+        let len = lines.line_len();
+        let line = |from: &[C], to: &mut [C]| {
+            for (from, to) in from.chunks(len).zip(to.chunks_mut(len)) {
+                running_line(from, to, product);
+            }
+        };
         write_compute::<C>(temp, out, |to| lines.make(temp, to, from, line))
     })
 }

@@ -265,8 +265,29 @@ impl Slice {
         })
     }
 
+    /// Gives `out` the shape of the part of `input` along `dim`. Mostly it has that already.
+    pub(crate) fn resize(
+        &self,
+        context: &mut KernelContext<'_>,
+        out: TensorId,
+        input: TensorId,
+        dim: usize,
+    ) -> Result<(), KernelError> {
+        let (own, whole) = (context.meta(out).sizes(), context.meta(input).sizes());
+        let kept = usize::from(self.keeps);
+        let has = own.len() + 1 == whole.len() + kept
+            && own[..dim] == whole[..dim]
+            && (!self.keeps || own[dim] == self.len)
+            && own[dim + kept..] == whole[dim + 1..];
+        if has {
+            return Ok(());
+        }
+        let sizes = self.sizes(whole, dim);
+        context.resize(out, &sizes)
+    }
+
     /// The shape of the part along `dim`.
-    pub(crate) fn sizes(&self, whole: &[usize], dim: usize) -> Sizes {
+    fn sizes(&self, whole: &[usize], dim: usize) -> Sizes {
         let mut sizes = Sizes::new();
         sizes.extend_from_slice(whole);
         if self.keeps {
@@ -305,8 +326,7 @@ pub(crate) fn copy_part(
         return view::copy(context, out, input, &view);
     };
     view::expect_same_dtype(context, out, input)?;
-    let sizes = part.sizes(context.meta(input).sizes(), dim);
-    context.resize(out, &sizes)?;
+    part.resize(context, out, input, dim)?;
     if part.len == blocks.size && context.place(out)? == context.place(input)? {
         return Ok(());
     }

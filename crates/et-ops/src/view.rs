@@ -16,6 +16,9 @@ const TILE: usize = 8;
 /// Rows of blocks that are done before the next columns: what a cache line has of the usual elements.
 const LINE: usize = 2 * TILE;
 
+/// Elements of lines that are handed out together.
+const LINES_BLOCK: usize = 1024;
+
 /// A tensor's elements seen in another shape.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
@@ -132,8 +135,13 @@ impl<const N: usize> Lines<N> {
 }
 
 impl Lines<2> {
-    /// Lets `make` write each line of `to` from the line of `from`, in place where the elements of both are neighbours, else by
-    /// way of buffers.
+    /// How many elements a line has.
+    pub(crate) const fn line_len(&self) -> usize {
+        self.len
+    }
+
+    /// Lets `make` write lines of `to` from those of `from`, one or several at a time, one behind the other: in place where the
+    /// elements of both are neighbours, else by way of buffers.
     pub(crate) fn make<C: Element>(
         &self,
         temp: &Arena,
@@ -141,7 +149,18 @@ impl Lines<2> {
         from: &[C],
         mut make: impl FnMut(&[C], &mut [C]),
     ) -> Result<(), KernelError> {
-        if self.len == 1 || self.steps == [1, 1] {
+        let direct = self.len == 1 || self.steps == [1, 1];
+        if direct && let Some(([0, 0], count)) = self.walk.only_run(self.len) {
+            // Several short lines at a time, but no more than the nearest cache has.
+            let elements = (LINES_BLOCK / self.len.max(1)).max(1) * self.len;
+            let (to, from) = (&mut to[..count * self.len], &from[..count * self.len]);
+            let both = to
+                .chunks_mut(elements.max(1))
+                .zip(from.chunks(elements.max(1)));
+            both.for_each(|(to, from)| make(from, to));
+            return Ok(());
+        }
+        if direct {
             return self.each(|[at, source], _, len| {
                 let (at, source) = (at as usize, source as usize);
                 make(&from[source..source + len], &mut to[at..at + len]);
@@ -297,7 +316,7 @@ pub(crate) fn copy_walk<T: Copy>(
     to: &mut [T],
     from: &[T],
 ) -> Result<(), KernelError> {
-    if let Some(([at, source], len)) = walk.only_run() {
+    if let Some(([at, source], len)) = walk.only_run(1) {
         if len == 0 {
             return Ok(());
         }

@@ -6,12 +6,12 @@ use et_kernel::{
 use et_memory::Arena;
 use smallvec::SmallVec;
 
-use super::along::{Put, added};
+use super::along::{Put, added, take};
 use super::{read_indices, wrap};
 use crate::arguments::output;
 use crate::copies::copy_beside;
 use crate::dims::{self, Dims, Sizes, Strides, Walk};
-use crate::dispatch::{MOVABLE, NUMBERS, element, word};
+use crate::dispatch::{INDEX, MOVABLE, NUMBERS, element, word};
 use crate::elementwise::scratch;
 use crate::number::Number;
 use crate::view::{View, copy_walk, dense_copy, expect_same_dtype, words, words_mut};
@@ -247,6 +247,11 @@ fn mask_columns<'a>(
 fn index(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 2)?);
     expect_same_dtype(context, out, input)?;
+    if let Some((dim, index)) = only_index(context, input)? {
+        let mut shape = Sizes::new();
+        shape.extend_from_slice(context.meta(index).sizes());
+        return take(context, out, input, dim, (index, &shape), wrap);
+    }
     let temp = context.temp();
     let of = View::of(context.meta(input));
     let mut selection = Selection::new();
@@ -264,6 +269,30 @@ fn index(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             copy_walk(&walk, to, from)
         })
     })
+}
+
+/// The one index tensor of argument 1 and its dimension, if there is no other and it is no mask.
+fn only_index(
+    context: &KernelContext<'_>,
+    input: TensorId,
+) -> Result<Option<(usize, TensorId)>, KernelError> {
+    context.optional_tensor_in_list(1, 0)?;
+    let mut only = None;
+    for dim in 0..context.list_len(1)? {
+        let Some(Some(id)) = context.optional_tensor_in_list(1, dim)? else {
+            continue;
+        };
+        let is_index = INDEX.contains(context.meta(id).dtype());
+        if only.is_some() || !is_index || dim >= context.meta(input).rank() {
+            return Ok(None);
+        }
+        only = Some((dim, id));
+    }
+    Ok(only.filter(|_| {
+        context
+            .list_len(1)
+            .is_ok_and(|len| len <= context.meta(input).rank())
+    }))
 }
 
 /// `out = input; out[indices] = values`, or `+=`.

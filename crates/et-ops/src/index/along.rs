@@ -22,7 +22,7 @@ pub(crate) const KERNELS: &[Kernel] = &[
             return Err(KernelError::invalid("an index of more than one dimension"));
         }
         let count = c.meta(index).numel();
-        take(c, out, input, dim, index, &[count])
+        take(c, out, input, dim, (index, &[count]), inside)
     }),
     Kernel::new("aten::embedding.out", MOVABLE, |c| {
         let (weight, index, out) = (c.tensor(0)?, c.tensor(1)?, output(c, 5)?);
@@ -32,7 +32,7 @@ pub(crate) const KERNELS: &[Kernel] = &[
             ));
         }
         let shape: Sizes = c.meta(index).sizes().into();
-        take(c, out, weight, 0, index, &shape)
+        take(c, out, weight, 0, (index, &shape), inside)
     }),
     Kernel::new("aten::gather.out", MOVABLE, gather),
     Kernel::new("aten::scatter.src_out", NUMBERS, |c| {
@@ -51,14 +51,17 @@ pub(crate) const KERNELS: &[Kernel] = &[
     }),
 ];
 
+/// What an index means in a dimension of a size.
+pub(super) type Place = fn(i64, usize) -> Result<usize, KernelError>;
+
 /// The parts of `input` that the indices name along `dim`, in place of which the output has the dimensions of `shape`.
-fn take(
+pub(super) fn take(
     context: &mut KernelContext<'_>,
     out: TensorId,
     input: TensorId,
     dim: usize,
-    index: TensorId,
-    shape: &[usize],
+    (index, shape): (TensorId, &[usize]),
+    place: Place,
 ) -> Result<(), KernelError> {
     expect_same_dtype(context, out, input)?;
     expect_index(context, index)?;
@@ -88,7 +91,7 @@ fn take(
     };
     let blocks = Blocks::of(input.meta, dim);
     if let Some(blocks) = blocks.filter(|_| out.meta.is_contiguous()) {
-        return take_blocks((out.bytes, input.bytes), blocks, indices);
+        return take_blocks((out.bytes, input.bytes), blocks, indices, place);
     }
     let (size, step) = (of.sizes[dim], of.strides[dim]);
     // The output's strides of the index dimensions and of the others.
@@ -97,12 +100,12 @@ fn take(
     let rest = (0..of.sizes.len())
         .filter(|&other| other != dim)
         .map(|other| {
-            let place = if other < dim {
+            let at = if other < dim {
                 other
             } else {
                 other - 1 + width
             };
-            (of.sizes[other], [own[place], of.strides[other]])
+            (of.sizes[other], [own[at], of.strides[other]])
         });
     let rest: Dims<_> = rest.collect();
     let mut walk = Walk::new(in_memory_order(rest));
@@ -114,7 +117,7 @@ fn take(
             let Some(&index) = next.next() else {
                 return Ok(());
             };
-            let source = step * inside(index, size)? as isize;
+            let source = step * place(index, size)? as isize;
             walk.start_at([at, source]);
             copy_walk(&walk, to, from)
         })
@@ -126,11 +129,12 @@ fn take_blocks(
     (to, from): (&mut [u8], &[u8]),
     blocks: Blocks,
     indices: &[i64],
+    place: Place,
 ) -> Result<(), KernelError> {
     let Blocks { outer, size, inner } = blocks;
     let run = |index: usize| index * inner..(index + 1) * inner;
     for (i, &index) in indices.iter().enumerate() {
-        let index = inside(index, size)?;
+        let index = place(index, size)?;
         for row in 0..outer {
             let to = &mut to[run(row * indices.len() + i)];
             to.copy_from_slice(&from[run(row * size + index)]);

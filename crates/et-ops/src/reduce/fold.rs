@@ -54,6 +54,15 @@ pub(super) fn run<C: Compute, F: Fold<C>>(
             }
             Ok(())
         })
+    } else if let Some(([start], len)) = reduced.only_run(1).filter(|(_, len)| *len > 0) {
+        kept.each(|[at, from]| {
+            let from = from.wrapping_add(start) as usize;
+            put(
+                at as usize,
+                fold.run(fold.start(), &elements[from..from + len]),
+            );
+            Ok(())
+        })
     } else {
         kept.each(|[at, from]| {
             put(
