@@ -146,27 +146,80 @@ pub(crate) fn walk<C: Compute, O: Compute, const N: usize>(
     let temp = context.temp();
     let (mut out, inputs) = context.lockstep(out, inputs)?;
     let (len, strides) = walk.inner();
+    // Short runs are put together in buffers, but for inputs that lie as the output does.
+    let short = len < SHORT && len < out.meta().numel();
+    let alike = inputs
+        .each_ref()
+        .map(|input| input.meta().is_laid_out_as(out.meta()));
     let mut sink = Sink::<O>::new(&mut out, temp)?;
     let mut feeds = [const { None }; N];
     for (i, input) in inputs.iter().enumerate() {
-        feeds[i] = Some(Feed::new(input, strides[i], temp)?);
+        let direct = alike[i] || !short && strides[i] == 1;
+        feeds[i] = Some(Feed::new(input, direct, strides[i], temp)?);
     }
     let mut feeds: [Feed<'_, C>; N] = feeds.map(|feed| feed.expect("one per input"));
-    let buffered = sink.is_buffered() || feeds.iter().any(Feed::is_buffered);
+    let buffered = short || sink.is_buffered() || feeds.iter().any(Feed::is_buffered);
     let block = if buffered { BLOCK } else { len.max(1) };
-    let mut position = 0;
+    // The first element of the output that is still to be computed, and how many there are inputs for.
+    let (mut position, mut ready) = (0, 0);
+    let mut starts = [0; N];
+    let compute = |position: usize,
+                   starts: [usize; N],
+                   n: usize,
+                   feeds: &[Feed<'_, C>; N],
+                   sink: &mut Sink<'_, '_, O>| {
+        let runs = std::array::from_fn(|i| feeds[i].run(starts[i], n));
+        sink.write(position, n, |to| apply(runs, to))
+    };
     walk.runs(|at, len| {
         let mut done = 0;
         while done < len {
-            let n = block.min(len - done);
-            for (feed, &at) in feeds.iter_mut().zip(&at) {
-                feed.fill(at as usize, done, n)?;
+            let n = (block - ready).min(len - done);
+            for (i, feed) in feeds.iter_mut().enumerate() {
+                let at = (at[i] + strides[i] * done as isize) as usize;
+                feed.fill(at, ready, n)?;
+                if ready == 0 {
+                    starts[i] = at;
+                }
             }
-            let runs = std::array::from_fn(|i| feeds[i].run(at[i] as usize + done, n));
-            sink.write(position + done, n, |to| apply(runs, to))?;
-            done += n;
+            (ready, done) = (ready + n, done + n);
+            if ready == block || !short {
+                compute(position, starts, ready, &feeds, &mut sink)?;
+                (position, ready) = (position + ready, 0);
+            }
         }
-        position += len;
+        Ok::<_, KernelError>(())
+    })?;
+    if ready > 0 {
+        compute(position, starts, ready, &feeds, &mut sink)?;
+    }
+    Ok(())
+}
+
+/// Runs of fewer elements than this are put together.
+const SHORT: usize = 64;
+
+/// Writes `to`, whose elements the walk passes in order, from those of `from` that its first positions lead to. Its second ones
+/// are given to `function`, which makes what is done with the elements there.
+pub(crate) fn map_along<A: Element, B: Element, F: Fn(A) -> B>(
+    walk: &Walk<2>,
+    to: &mut [B],
+    from: &[A],
+    function: impl Fn(usize) -> F,
+) -> Result<(), KernelError> {
+    let (_, [step, next]) = walk.inner();
+    let mut rest = to;
+    walk.runs(|[at, parameter], len| {
+        let (to, behind) = std::mem::take(&mut rest).split_at_mut(len);
+        rest = behind;
+        let (at, parameter) = (at as usize, parameter as usize);
+        if [step, next] == [1, 0] {
+            simd::map(&from[at..at + len], to, function(parameter));
+            return Ok(());
+        }
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = function(parameter + i * next as usize)(from[at + i * step as usize]);
+        }
         Ok(())
     })
 }
@@ -270,9 +323,15 @@ enum Feed<'a, C> {
 }
 
 impl<'a, C: Compute> Feed<'a, C> {
-    fn new(input: &'a LockstepIn<'a>, stride: isize, temp: &'a Arena) -> Result<Self, KernelError> {
+    /// With its own elements if they are as they should be, and `direct` allows it.
+    fn new(
+        input: &'a LockstepIn<'a>,
+        direct: bool,
+        stride: isize,
+        temp: &'a Arena,
+    ) -> Result<Self, KernelError> {
         let dtype = input.meta().dtype();
-        if stride == 1
+        if direct
             && dtype == C::DTYPE
             && let Some(elements) = input.elements::<C>()?
         {
@@ -291,8 +350,8 @@ impl<'a, C: Compute> Feed<'a, C> {
         matches!(self, Self::Buffered { .. })
     }
 
-    /// Makes `n` elements ready: those from the `done`-th on of the run that starts at `at`.
-    fn fill(&mut self, at: usize, done: usize, n: usize) -> Result<(), KernelError> {
+    /// Makes `n` elements from `at` on ready, behind `ready` others.
+    fn fill(&mut self, at: usize, ready: usize, n: usize) -> Result<(), KernelError> {
         let Self::Buffered {
             input,
             load,
@@ -303,15 +362,16 @@ impl<'a, C: Compute> Feed<'a, C> {
         else {
             return Ok(());
         };
-        if *stride != 0 {
-            let start = at.wrapping_add_signed(*stride * done as isize);
-            return load(input, start, *stride, &mut buffer[..n]);
-        }
-        if held.is_none_or(|(element, len)| element != at || len < n) {
-            load(input, at, 0, &mut buffer[..n])?;
+        if *stride == 0 && ready == 0 {
+            if held.is_some_and(|(element, len)| element == at && len >= n) {
+                return Ok(());
+            }
             *held = Some((at, n));
+        } else if let Some((_, len)) = held {
+            // What is held is in front, and no more than what is left of it.
+            *len = ready.min(*len);
         }
-        Ok(())
+        load(input, at, *stride, &mut buffer[ready..ready + n])
     }
 
     fn run(&self, start: usize, n: usize) -> &[C] {

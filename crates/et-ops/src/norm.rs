@@ -8,7 +8,7 @@ use crate::arguments::{output, three_outputs};
 use crate::convert::{as_compute, as_dense, write_compute, write_dense};
 use crate::dims::{self, Sizes, Walk, dim_index};
 use crate::dispatch::{compute, expect_dtype};
-use crate::elementwise::scratch;
+use crate::elementwise::{map_along, scratch};
 use crate::number::{Float, Number};
 use crate::promote::expect_castable;
 use crate::simd;
@@ -437,27 +437,11 @@ fn scale_channels<C: Float>(
             [in_meta.strides()[dim] as isize, of_channel],
         )
     }));
-    let (_, [step, channel_step]) = walk.inner();
     let from = as_compute::<C>(temp, input)?;
     write_compute::<C>(temp, out, |to| {
-        let mut at = 0;
-        walk.runs(|[source, channel], len| {
-            let (source, channel) = (source as usize, channel as usize);
-            let run = &mut to[at..at + len];
-            at += len;
-            if step == 1 && channel_step == 0 {
-                let (scale, shift) = (scales[channel], shifts[channel]);
-                simd::map(&from[source..source + len], run, |x: C| {
-                    x.times(scale).plus(shift)
-                });
-                return Ok(());
-            }
-            for (i, to) in run.iter_mut().enumerate() {
-                let x = from[source + step as usize * i];
-                let channel = channel + channel_step as usize * i;
-                *to = x.times(scales[channel]).plus(shifts[channel]);
-            }
-            Ok(())
+        map_along(&walk, to, from, |channel| {
+            let (scale, shift) = (scales[channel], shifts[channel]);
+            move |x: C| x.times(scale).plus(shift)
         })
     })
 }

@@ -8,9 +8,8 @@ use crate::arguments::output;
 use crate::convert::{as_compute, as_dense, write_compute, write_dense};
 use crate::dims::{Walk, dim_index};
 use crate::dispatch::{compute, expect_dtype};
-use crate::elementwise::scratch;
+use crate::elementwise::{map_along, scratch};
 use crate::number::{Compute, Number};
-use crate::simd;
 
 const FLOATING: ScalarTypeSet = ScalarTypeSet::FLOATING;
 
@@ -211,34 +210,17 @@ impl<'a> Grid<'a> {
         Ok(grid)
     }
 
-    /// Writes `to`, which the walk passes in order, from the elements of `from` that it leads to, run by run: `function` is given the
-    /// scale and the zero point of a run and gives what is to be done with each element.
-    fn runs<A: Element, B: Element, F: Fn(A) -> B>(
+    /// [`map_along`] of a walk of this grid: `function` is given the scale and the zero point of a run.
+    fn map<A: Element, B: Element, F: Fn(A) -> B>(
         &self,
         walk: &Walk<2>,
         to: &mut [B],
         from: &[A],
         function: impl Fn(f64, i64) -> F,
     ) -> Result<(), KernelError> {
-        let (_, [step, scale_step]) = walk.inner();
-        let mut rest = to;
-        walk.runs(|[at, scale], len| {
-            let (to, behind) = std::mem::take(&mut rest).split_at_mut(len);
-            rest = behind;
-            let (at, scale) = (at as usize, scale as usize);
-            let function = |scale: usize| match self.axis {
-                Axis::None => function(self.all.0, self.all.1),
-                _ => function(self.scales[scale], self.zero_points[scale]),
-            };
-            if [step, scale_step] == [1, 0] {
-                simd::map(&from[at..at + len], to, function(scale));
-                return Ok(());
-            }
-            for (i, to) in to.iter_mut().enumerate() {
-                let function = function(scale + i * scale_step as usize);
-                *to = function(from[at + i * step as usize]);
-            }
-            Ok(())
+        map_along(walk, to, from, |at| match self.axis {
+            Axis::None => function(self.all.0, self.all.1),
+            _ => function(self.scales[at], self.zero_points[at]),
         })
     }
 
@@ -280,7 +262,7 @@ fn quantise(
     let walk = grid.walk(out.meta, input.meta);
     let from = as_compute::<f32>(temp, input)?;
     quantised!("the output", out.meta.dtype(), Q => {
-        grid.runs(&walk, out.elements_mut::<Q>()?, from, |scale, zero_point| {
+        grid.map(&walk, out.elements_mut::<Q>()?, from, |scale, zero_point| {
             // As PyTorch rounds: by the reciprocal of the scale, in single width.
             let (inverse, zero) = (1.0 / scale as f32, zero_point as f64);
             let (low, high) = (low as f64, high as f64);
@@ -316,7 +298,7 @@ fn dequantise(
     let walk = grid.walk(out.meta, input.meta);
     compute!(floating, "the output", out.meta.dtype(), C => {
         write_compute::<C>(temp, out, |to| quantised!("the input", input.meta.dtype(), Q => {
-            grid.runs(&walk, to, input.elements::<Q>()?, |scale, zero_point| {
+            grid.map(&walk, to, input.elements::<Q>()?, |scale, zero_point| {
                 let narrow = size_of::<Q>() < 4 && zero_point.abs() <= EXACT as i64;
                 let (scale, zero) = (C::from_f64(scale), zero_point as i32);
                 move |q: Q| -> C {
