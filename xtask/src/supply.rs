@@ -1,5 +1,8 @@
 //! What we depend on: every licence is one that we may pass on, no package is there twice without our knowing, and none needs a newer
 //! compiler than we say. Also that every package of ours can be packed.
+//!
+//! cargo-deny does the first two as well, but has to be installed, and what it knows beyond that (advisories) needs a network. This
+//! needs what cargo says, and nothing else.
 
 use crate::{console, process, workspace};
 use anyhow::{Context, Result, bail};
