@@ -41,7 +41,7 @@ mod tests {
         let failure = Failure::from(error);
         assert_eq!(failure.blame, Blame::Environment);
         assert!(
-            failure.message.contains("18446744073709551615"),
+            failure.message.contains(&usize::MAX.to_string()),
             "{}",
             failure.message
         );
