@@ -132,7 +132,8 @@ fn layer_norm(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (weight, bias) = (context.optional_tensor(2)?, context.optional_tensor(3)?);
     let (eps, outputs) = (context.double(4)?, three_outputs(context, 5)?);
     let shape = dims::sizes("size", &shape)?;
-    let sizes: Sizes = context.meta(input).sizes().into();
+    let mut sizes = Sizes::new();
+    sizes.extend_from_slice(context.meta(input).sizes());
     let Some(kept) = sizes
         .len()
         .checked_sub(shape.len())
@@ -142,18 +143,17 @@ fn layer_norm(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             "a norm over {shape:?} of a tensor of shape {sizes:?}"
         )));
     };
-    let mut moment_sizes = sizes;
     let job = Norm {
-        rows: moment_sizes[..kept].iter().product(),
+        rows: sizes[..kept].iter().product(),
         row: dims::numel(&shape)?,
         channels: dims::numel(&shape)?,
         groups: 1,
         eps,
     };
-    moment_sizes[kept..].fill(1);
+    sizes[kept..].fill(1);
     context.resize_like(outputs[0], input)?;
-    context.resize(outputs[1], &moment_sizes)?;
-    context.resize(outputs[2], &moment_sizes)?;
+    context.resize(outputs[1], &sizes)?;
+    context.resize(outputs[2], &sizes)?;
     normalise(context, input, outputs, [weight, bias], &job)
 }
 
@@ -286,18 +286,32 @@ fn each_of_its_own<C: Float>(
     weight: Option<&[C]>,
     bias: Option<&[C]>,
 ) {
-    let both = to.iter_mut().zip(from);
     match (weight, bias) {
-        (None, None) => both.for_each(|(to, x)| *to = f(x)),
-        (Some(weight), None) => both
+        (None, None) => to.iter_mut().zip(from).for_each(|(to, x)| *to = f(x)),
+        (Some(weight), None) => to
+            .iter_mut()
+            .zip(from)
             .zip(weight)
             .for_each(|((to, x), weight)| *to = f(x).times(*weight)),
-        (None, Some(bias)) => both
+        (None, Some(bias)) => to
+            .iter_mut()
+            .zip(from)
             .zip(bias)
             .for_each(|((to, x), bias)| *to = f(x).plus(*bias)),
-        (Some(weight), Some(bias)) => both
-            .zip(weight.iter().zip(bias))
-            .for_each(|((to, x), (weight, bias))| *to = f(x).times(*weight).plus(*bias)),
+        (Some(weight), Some(bias)) => {
+            // By eights: rows are often short, and what a loop over several vectors leaves over goes one by one.
+            let (to, to_rest) = to.as_chunks_mut::<8>();
+            let (from, from_rest) = from.as_chunks::<8>();
+            let (weight, weight_rest) = weight.as_chunks::<8>();
+            let (bias, bias_rest) = bias.as_chunks::<8>();
+            for (((to, x), weight), bias) in to.iter_mut().zip(from).zip(weight).zip(bias) {
+                *to = std::array::from_fn(|i| f(&x[i]).times(weight[i]).plus(bias[i]));
+            }
+            let factors = weight_rest.iter().zip(bias_rest);
+            for ((to, x), (weight, bias)) in to_rest.iter_mut().zip(from_rest).zip(factors) {
+                *to = f(x).times(*weight).plus(*bias);
+            }
+        }
     }
 }
 

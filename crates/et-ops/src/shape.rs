@@ -318,9 +318,10 @@ pub(crate) fn copy_part(
     dim: usize,
     part: &Slice,
 ) -> Result<(), KernelError> {
-    let blocks = Blocks::of(context.meta(input), dim);
-    let Some(blocks) = blocks.filter(|_| part.step == 1 && context.meta(out).is_contiguous())
-    else {
+    // Where the two are one tensor, the new shape is the input's as well.
+    let plain = part.step == 1 && out != input && context.meta(out).is_contiguous();
+    let blocks = Blocks::of(context.meta(input), dim).filter(|_| plain);
+    let Some(blocks) = blocks else {
         let mut view = View::of(context.meta(input));
         part.cut(&mut view, dim);
         return view::copy(context, out, input, &view);

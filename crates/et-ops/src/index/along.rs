@@ -31,7 +31,8 @@ pub(crate) const KERNELS: &[Kernel] = &[
                 "a table of embeddings has 2 dimensions",
             ));
         }
-        let shape: Sizes = c.meta(index).sizes().into();
+        let mut shape = Sizes::new();
+        shape.extend_from_slice(c.meta(index).sizes());
         take(c, out, weight, 0, (index, &shape), inside)
     }),
     Kernel::new("aten::gather.out", MOVABLE, gather),
@@ -71,18 +72,22 @@ pub(super) fn take(
         true => Some(read_indices(context, temp, index)?),
         false => None,
     };
-    let mut of = View::of(context.meta(input));
-    let is_single = of.sizes.is_empty();
-    if is_single {
-        // A tensor without dimensions is one of a single index here, and its result too.
-        of.insert(0, 1, 0);
-    }
-    let mut sizes = of.sizes.clone();
-    sizes.remove(dim);
+    // A tensor without dimensions is one of a single index here, and its result too.
+    let is_single = context.meta(input).rank() == 0;
+    let mut sizes = Sizes::new();
     if !is_single {
-        sizes.insert_many(dim, shape.iter().copied());
+        let own = context.meta(input).sizes();
+        sizes.extend_from_slice(&own[..dim]);
+        sizes.extend_from_slice(shape);
+        sizes.extend_from_slice(&own[dim + 1..]);
     }
     dims::numel(&sizes)?;
+    if out == input && sizes[..] != *context.meta(input).sizes() {
+        // Its new shape would be the input's as well.
+        return Err(KernelError::invalid(
+            "parts of another shape in place of their input",
+        ));
+    }
     context.resize(out, &sizes)?;
     let ([mut out], [input, index]) = context.disjoint([out], [input, index])?;
     let indices = match aside {
@@ -92,6 +97,10 @@ pub(super) fn take(
     let blocks = Blocks::of(input.meta, dim);
     if let Some(blocks) = blocks.filter(|_| out.meta.is_contiguous()) {
         return take_blocks((out.bytes, input.bytes), blocks, indices, place);
+    }
+    let mut of = View::of(input.meta);
+    if is_single {
+        of.insert(0, 1, 0);
     }
     let (size, step) = (of.sizes[dim], of.strides[dim]);
     // The output's strides of the index dimensions and of the others.

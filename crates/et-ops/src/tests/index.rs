@@ -79,6 +79,20 @@ fn index_put_in_place_takes_rows_without_the_index_dimension() {
         .gives(&[0f32, 1., 7., 8., 4., 5.], &[3, 2]);
 }
 
+#[test]
+fn a_lookup_may_be_in_place_of_its_input_in_the_same_shape() {
+    let op = |index: &[i64]| {
+        Op::new("aten::index_select.out")
+            .tensor(&count(6), &[3, 2])
+            .int(0)
+            .tensor(index, &[index.len()])
+            .again(0)
+            .output(0)
+    };
+    op(&[2, 0, 1]).gives(&[4f32, 5., 0., 1., 2., 3.], &[3, 2]);
+    op(&[2, 0]).fails("kernel.invalid-argument");
+}
+
 /// PyTorch and the C++ runtime have it so. `index` and `index_put` count from the end, as both do.
 #[test]
 fn single_index_tensors_take_no_negative_index() {
