@@ -137,6 +137,9 @@ pub enum CompactError {
         /// What is wrong with it.
         clobber: Finding,
     },
+    /// Values that clobber each other also tell what is a view of what, which would change with their places.
+    #[error("the plan cannot be repaired without changing what is a view of what: {0}")]
+    BeyondRepair(Finding),
     /// A buffer whose values make no placement problem.
     #[error("buffer {memory_id} cannot be planned")]
     Instance {
@@ -302,7 +305,10 @@ fn planned(
         audit.has_more_clobbers || clobbers.iter().any(|finding| pool.has_part_in(finding))
     };
     let best = plan_all(method, &analysis, options, &must_move, listener)?;
-    check(&best.0, &analysis, options)?;
+    check(&best.0, &analysis, options).map_err(|error| match (error, clobbers.first()) {
+        (CompactError::Ambiguous, Some(clobber)) => CompactError::BeyondRepair(clobber.clone()),
+        (error, _) => error,
+    })?;
     match options.reorder {
         true => reordered(&analysis, best, options, listener),
         false => Ok(best),

@@ -322,6 +322,31 @@ fn what_must_stay_cannot_be_repaired() {
     assert!(!error.is_fault());
 }
 
+/// Each result covers a part of what the next instruction shows, so that it is unknown which one that is meant to be.
+#[test]
+fn views_that_only_corrupt_places_make_are_beyond_repair() {
+    let mut method = method(4096);
+    let x = method.input(at(0));
+    let mut tensors = |from: u64| -> Vec<i32> {
+        let places = (0..200).map(|step| from + 8 * step);
+        places.map(|offset| method.tensor(at(offset))).collect()
+    };
+    let (results, views) = (tensors(16), tensors(20));
+    for (result, view) in results.into_iter().zip(views) {
+        method.kernel("aten::mul.out", &[x, view, result, result]);
+    }
+    let mut method = method.finish();
+    let before = method.clone();
+    let options = CompactOptions {
+        repair: true,
+        ..CompactOptions::default()
+    };
+    let error = run(&mut method, &options).unwrap_err();
+    assert!(matches!(error, CompactError::BeyondRepair(_)), "{error}");
+    assert!(!error.is_fault());
+    assert_eq!(method, before);
+}
+
 /// State of other methods, which this one never names, lies on itself.
 #[test]
 fn places_that_collide_in_a_buffer_that_stays_are_no_reason_to_refuse_others() {
