@@ -128,7 +128,8 @@ impl<'a, T: Lanes> Job<'a, T> {
     fn is_row(&self, lanes: usize) -> bool {
         let Extent { m, n, .. } = self.extent;
         let dense = [self.a, self.b].map(|matrix| matrix.column_stride == 1) == [true; 2];
-        m == 1 && n >= lanes && dense && self.out.column_stride == 1
+        // A single last column would be summed up in another order.
+        m == 1 && n >= lanes && n % lanes != 1 && dense && self.out.column_stride == 1
     }
 
     /// Whether the transposed product reads its operands in better order, or copies less of them.
@@ -387,14 +388,21 @@ fn blocks<T: Lanes, S: Simd>(
         for j in (0..n).step_by(WIDTH) {
             let wide = WIDTH.min(n - j);
             let right = b.from(l, j);
+            // A last column on its own would take as long as a vector of them.
+            let whole = if wide % lanes == 1 { wide - 1 } else { wide };
             let first = if in_place { wide / lanes * lanes } else { 0 };
-            pack::panels(panel_room, right, deep, first..wide, lanes);
+            pack::panels(panel_room, right, deep, first..whole, lanes);
+            let rest = if whole < wide { deep } else { 0 };
+            let (panel_room, column) = panel_room.split_at_mut(panel_room.len() - rest);
+            if whole < wide {
+                pack::rows(column, right.from(0, whole).transposed(), 1, deep);
+            }
             let block = Block {
                 right,
                 in_place: first,
                 copied: &*panel_room,
                 deep,
-                wide,
+                wide: whole,
                 lanes,
                 most: widest(m),
             };
@@ -410,10 +418,50 @@ fn blocks<T: Lanes, S: Simd>(
                     (rows.elements, rows.stride) = (&*row_room, deep);
                 }
                 strips(simd, job, [i, j], high, rows, &block, l);
+                if whole < wide {
+                    single(simd, job, [i, j + whole], high, rows, column, l);
+                }
             }
         }
     }
     Ok(())
+}
+
+/// A single column of a block of rows, for the terms from `first` on.
+fn single<T: Lanes, S: Simd>(
+    simd: S,
+    job: &mut Job<'_, T>,
+    [i, j]: [usize; 2],
+    high: usize,
+    rows: Rows<'_, T>,
+    column: &[T],
+    first: usize,
+) {
+    let accumulate = job.accumulate || first > 0;
+    let is_last = first + rows.len == job.extent.k;
+    let mut row = 0;
+    while row < high {
+        let target = job.target(i + row, j, accumulate, is_last);
+        row += match high - row {
+            4.. => column_tile::<T, S, 4>(simd, rows, row, column, target),
+            _ => column_tile::<T, S, 1>(simd, rows, row, column, target),
+        };
+    }
+}
+
+fn column_tile<T: Lanes, S: Simd, const R: usize>(
+    simd: S,
+    rows: Rows<'_, T>,
+    row: usize,
+    column: &[T],
+    target: Target<'_, T>,
+) -> usize {
+    simd.vectorize(Dots::<T, R, 1> {
+        rows: array::from_fn(|r| &rows.elements[(row + r) * rows.stride..][..rows.len]),
+        columns: [column],
+        target,
+    });
+    R
 }
 
 /// Vectors in a row of the widest tile for so many rows: enough sums at a time to keep the machine busy.
