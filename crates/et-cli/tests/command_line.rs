@@ -87,7 +87,7 @@ fn a_file_that_is_not_there_has_status_1() {
     check_failure(
         &["inspect", "add/meta.json"],
         1,
-        "add/meta.json: not a valid program",
+        "add/meta.json: not an ExecuTorch program",
     );
 }
 
@@ -224,7 +224,7 @@ fn tensor_data_is_shown_alone_and_beside_its_program() {
     check_failure(
         &["inspect", model, "--data", model],
         1,
-        "not a valid tensor data file",
+        "not an ExecuTorch tensor data file",
     );
 }
 

@@ -53,7 +53,7 @@ fn messages_say_a_thing_once_and_name_no_file_of_ours() {
     let said = |arguments: &[&str]| text(&et(arguments).stderr).to_owned();
     let refused = said(&["run", "add/meta.json"]);
     assert_eq!(
-        refused.matches("not a valid program").count(),
+        refused.matches("not an ExecuTorch program").count(),
         1,
         "{refused}"
     );

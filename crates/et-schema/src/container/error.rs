@@ -6,7 +6,7 @@ use super::FileKind;
 
 /// The bytes around the FlatBuffer are not those of the format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a valid {file} file: {kind}")]
+#[error("not {} {file} file: {kind}", .kind.claim())]
 pub struct ContainerError {
     /// The format that was wanted.
     pub file: FileKind,
@@ -106,6 +106,16 @@ pub enum ContainerErrorKind {
         /// Bytes of segment data.
         available: u64,
     },
+}
+
+impl ContainerErrorKind {
+    /// What the file is not: one of the format at all, or a sound one.
+    const fn claim(&self) -> &'static str {
+        match self {
+            Self::Identifier { .. } => "an ExecuTorch",
+            _ => "a valid",
+        }
+    }
 }
 
 /// A few bytes of a file, shown in hexadecimal and as text where they are text.

@@ -146,7 +146,7 @@ fn a13_the_message_shows_what_was_seen() {
     let error = Layout::program(&[b'x'; HEAD_LEN], 960).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "not a valid program file: identifier hex 78 78 78 78 \"xxxx\", \
+        "not an ExecuTorch program file: identifier hex 78 78 78 78 \"xxxx\", \
          expected hex 45 54 31 32 \"ET12\", in a file of 960 bytes"
     );
     let error = Layout::program(b"\x7fELF\x02", 5).unwrap_err();
