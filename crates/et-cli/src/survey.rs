@@ -1,5 +1,6 @@
 //! What a method needs and does, counted from its plan: calls, memory per device, copies.
 
+use et_memory::MemoryPlan;
 use et_schema::{InstructionView, PlanView, TensorView, ValueView};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -212,6 +213,15 @@ pub(crate) fn operator_name(name: &str, overload: &str) -> String {
 /// Whether the shape may change from call to call.
 pub(crate) fn is_dynamic(tensor: &TensorView<'_>) -> bool {
     tensor.dynamism() != et_schema::Dynamism::Static
+}
+
+/// The bytes of a plan's buffers on each device that has some.
+pub(crate) fn per_device(plan: &MemoryPlan) -> BTreeMap<String, u64> {
+    let needed = plan.needed_per_device().into_iter();
+    needed
+        .filter(|(_, nbytes)| *nbytes > 0)
+        .map(|(device, nbytes)| (device.to_string(), nbytes))
+        .collect()
 }
 
 fn memory(plan: &PlanView<'_>) -> BTreeMap<String, u64> {

@@ -10,10 +10,11 @@ use crate::progress::Counter;
 use crate::report::Report;
 use crate::session::{self, Session};
 use crate::source::{self, Source};
-use et_memory::MemoryPlan;
+use crate::survey::per_device;
 use et_module::{Error, Method, Module, Program};
 use et_schema::ByteSource;
 use serde_json::Value as Json;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -27,9 +28,9 @@ struct Bench {
     /// What was timed, in the order in which it happens.
     times: Vec<(&'static str, Times)>,
     /// Planned memory by device.
-    planned: Vec<(String, u64)>,
+    planned: BTreeMap<String, u64>,
     /// What the method takes besides, by device: for inputs, outputs and state without a plan.
-    unplanned: Vec<(String, u64)>,
+    unplanned: BTreeMap<String, u64>,
     /// Heap blocks taken by one `execute`, and their bytes.
     heap: (u64, u64),
     /// The most memory the process ever had, where the system tells.
@@ -118,15 +119,6 @@ pub(crate) fn run(args: &BenchArgs, quiet: bool) -> Result<Report, Failure> {
         trace: recorder.document(),
     };
     Ok(summary::report(&bench, session::device_type(&args.program)))
-}
-
-/// The bytes on each device that is needed.
-fn per_device(plan: &MemoryPlan) -> Vec<(String, u64)> {
-    let needed = plan.needed_per_device().into_iter();
-    needed
-        .filter(|(_, nbytes)| *nbytes > 0)
-        .map(|(device, nbytes)| (device.to_string(), nbytes))
-        .collect()
 }
 
 fn files_read(args: &BenchArgs) -> impl Iterator<Item = &Path> {

@@ -11,8 +11,10 @@ use crate::render::{self, Section};
 use crate::replacement;
 use crate::report::{Report, pretty};
 use crate::source::{self, Source};
-use crate::survey::Survey;
+use crate::survey::{self, Survey};
 use data::{DataFile, External};
+use et_device::DeviceMap;
+use et_module::Program;
 use et_schema::{
     FileKind, ParsedProgram, Problems, Processed, ProgramView, VerifiedProgram, owned,
     summary::ProgramSummary,
@@ -126,19 +128,45 @@ fn report(source: &Source, program: &ParsedProgram, problems: &Problems) -> Repo
     let mut report = Report::text(header(&source.name(), &root));
     segments(&root).write_to(&mut report.text);
     named_data(&root).write_to(&mut report.text);
+    let unplanned = unplanned(source, problems);
     for plan in root.plans() {
-        method::write(&mut report.text, &root, &plan);
+        let unplanned = unplanned.get(plan.name());
+        method::write(&mut report.text, &root, &plan, unplanned);
     }
     let nested = nested::find(source, &root);
     nested::section(&nested).write_to(&mut report.text);
-    report.fields = fields(program);
+    report.fields = fields(program, &unplanned);
     report.set("nested_programs", nested::to_json(&nested));
     add_problems(&mut report, problems);
     report
 }
 
+/// What each method of a valid program takes on each device besides its planned buffers. What the runtime would refuse takes none.
+fn unplanned(source: &Source, problems: &Problems) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let program = match problems.num_errors() {
+        0 => Program::load(source.clone()).ok(),
+        _ => None,
+    };
+    let memory = |program: &Program, name: &str| {
+        let meta = program.method_meta(name).ok()?;
+        let plan = meta.unplanned_memory(&DeviceMap::new()).ok()?;
+        Some((name.to_owned(), survey::per_device(&plan)))
+    };
+    let programs = program.iter();
+    programs
+        .flat_map(|program| {
+            program
+                .method_names()
+                .filter_map(|name| memory(program, name))
+        })
+        .collect()
+}
+
 /// The summary of the program, and what we count for each method besides.
-fn fields(program: &ParsedProgram) -> Map<String, Json> {
+fn fields(
+    program: &ParsedProgram,
+    unplanned: &BTreeMap<String, BTreeMap<String, u64>>,
+) -> Map<String, Json> {
     let summary = serde_json::to_value(ProgramSummary::new(program));
     let mut summary = summary.expect("invariant: a summary's keys are field names");
     let methods = summary["methods"].as_array_mut().into_iter().flatten();
@@ -147,6 +175,9 @@ fn fields(program: &ParsedProgram) -> Map<String, Json> {
             (method.as_object_mut(), Survey::of(&plan).to_json())
         {
             method.extend(counts);
+            if let Some(unplanned) = unplanned.get(plan.name()) {
+                method.insert("unplanned_memory_per_device".into(), json!(unplanned));
+            }
         }
     }
     match summary {

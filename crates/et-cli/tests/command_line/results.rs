@@ -162,6 +162,14 @@ fn device_memory_without_a_plan_is_told_of() {
     let told = text(&inspected.stdout);
     assert!(told.contains("planned memory: none"), "{told}");
     assert!(!told.contains("planned buffers"), "{told}");
+    assert!(
+        told.contains("unplanned memory: 8.03 KiB on cuda:0"),
+        "{told}"
+    );
+    let inspected = document_of(&["inspect", model, "--json"]);
+    let decode = inspected["methods"].as_array().unwrap();
+    let decode = decode.iter().find(|method| method["name"] == "decode");
+    assert_eq!(decode.unwrap()["unplanned_memory_per_device"], unplanned);
 }
 
 fn document_of(arguments: &[&str]) -> Value {

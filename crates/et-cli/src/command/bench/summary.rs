@@ -21,8 +21,8 @@ pub(super) fn report(bench: &Bench, device_type: DeviceType) -> Report {
         .map(|(what, times)| (what.replace(' ', "_"), times_json(times)))
         .collect();
     report.set("times", times);
-    report.set("planned_bytes", by_device(&bench.planned));
-    report.set("unplanned_bytes", by_device(&bench.unplanned));
+    report.set("planned_bytes", json!(bench.planned));
+    report.set("unplanned_bytes", json!(bench.unplanned));
     let (blocks, nbytes) = bench.heap;
     report.set(
         "heap_per_execute",
@@ -87,13 +87,6 @@ fn text(bench: &Bench, device_type: DeviceType, copies: &[trace::Copies]) -> Str
     }
     section.write_to(&mut text);
     text
-}
-
-fn by_device(memory: &[(String, u64)]) -> Map<String, Json> {
-    let memory = memory.iter();
-    memory
-        .map(|(device, nbytes)| (device.clone(), (*nbytes).into()))
-        .collect()
 }
 
 fn times_json(times: &Times) -> Json {

@@ -8,10 +8,20 @@ use std::collections::BTreeMap;
 /// Constants that are listed.
 const TOP_CONSTANTS: usize = 10;
 
-/// Appends everything about a method.
-pub(super) fn write(text: &mut String, program: &ProgramView<'_>, plan: &PlanView<'_>) {
+/// Appends everything about a method; `unplanned` is the memory that it takes on each device besides its planned buffers.
+pub(super) fn write(
+    text: &mut String,
+    program: &ProgramView<'_>,
+    plan: &PlanView<'_>,
+    unplanned: Option<&BTreeMap<String, u64>>,
+) {
     let survey = Survey::of(plan);
     text.push_str(&headline(plan, &survey));
+    text.push_str(&format!("planned memory: {}\n", memories(&survey.memory)));
+    if let Some(unplanned) = unplanned.filter(|unplanned| !unplanned.is_empty()) {
+        text.push_str(&format!("unplanned memory: {}\n", memories(unplanned)));
+    }
+    text.push('\n');
     ends("inputs", plan, plan.inputs().iter()).write_to(text);
     ends("outputs", plan, plan.outputs().iter()).write_to(text);
     buffers(plan).write_to(text);
@@ -34,22 +44,25 @@ fn headline(plan: &PlanView<'_>, survey: &Survey) -> String {
     } else {
         format!(" ({})", kinds.join(", "))
     };
-    let memory: Vec<String> = survey
-        .memory
-        .iter()
-        .map(|(device, nbytes)| format!("{} on {device}", render::bytes(*nbytes)))
-        .collect();
-    let memory = if memory.is_empty() {
-        "none".into()
-    } else {
-        memory.join(", ")
-    };
     format!(
-        "method {}: {}, {}{kinds}\nplanned memory: {memory}\n\n",
+        "method {}: {}, {}{kinds}\n",
         render::name(plan.name()),
         render::count(plan.num_values() as u64, "value"),
         render::count(instructions, "instruction"),
     )
+}
+
+/// Bytes by device, in one line.
+fn memories(memory: &BTreeMap<String, u64>) -> String {
+    let memory: Vec<String> = memory
+        .iter()
+        .map(|(device, nbytes)| format!("{} on {device}", render::bytes(*nbytes)))
+        .collect();
+    if memory.is_empty() {
+        "none".into()
+    } else {
+        memory.join(", ")
+    }
 }
 
 /// What people call a kind of instruction.
