@@ -53,6 +53,7 @@ impl Method {
 
     /// Makes output `output` of the run before the input `input` of the next one, on whatever device it is. If neither has a plan
     /// they exchange their memory, so that two blocks serve any number of runs; else this is one copy from device to device.
+    /// After an exchange the output holds what the input was, until the next run: read it before.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchOutput`], [`ErrorKind::NoSuchInput`], [`ErrorKind::InProgress`]; [`ErrorKind::Table`] if the two are of
