@@ -9,7 +9,7 @@ use crate::convert::{as_compute, write_compute};
 use crate::dims::{self, Sizes, Strides, Walk, broadcast_strides, broadcast_strides_of};
 use crate::dispatch::compute;
 use crate::number::{Compute, Number};
-use crate::product::{Ending, Extent, Matrix, MatrixMut, Product, Room, scale};
+use crate::product::{Bias, Ending, Extent, Matrix, MatrixMut, Product, Room, Series, scale};
 use crate::view::expect_same_dtype;
 
 const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
@@ -198,28 +198,34 @@ fn multiply(context: &mut KernelContext<'_>, job: &Job) -> Result<(), KernelErro
         expect_same_dtype(context, id, out)?;
     }
     let plan = Plan::new(context, job)?;
-    context.resize(out, &plan.sizes)?;
+    let mut sizes = Sizes::new();
+    plan.shape([a, b].map(|id| context.meta(id)), &mut sizes)?;
+    context.resize(out, &sizes)?;
     let temp = context.temp();
     let workers = context.environment().workers.as_deref();
     let ([out], [a, b, bias_in]) = context.disjoint([out], [a, b, bias.map_or(a, |(id, _)| id)])?;
-    let bias_strides = match bias {
-        Some(_) => broadcast_strides(bias_in.meta, &plan.sizes)?,
-        None => Strides::new(),
-    };
-    let out_meta = out.meta;
-    let places = plan.places(out_meta, [a.meta, b.meta])?;
+    let (out_meta, metas) = (out.meta, [a.meta, b.meta]);
     compute!(real_and_bool, "the operands", out_meta.dtype(), C => {
         let (a, b) = (as_compute::<C>(temp, a)?, as_compute::<C>(temp, b)?);
-        let bias_elements = match bias {
-            Some((_, beta)) => Some((as_compute::<C>(temp, bias_in)?, C::from_scalar(beta))),
-            None => None,
+        let alpha = C::from_scalar(job.alpha);
+        let beta = bias.map(|(_, beta)| C::from_scalar(beta));
+        let bias_elements = match beta {
+            Some(_) => as_compute::<C>(temp, bias_in)?,
+            None => &[],
+        };
+        // A bias for each column is added where the sums are stored.
+        let plain = [Some(alpha), beta].iter().flatten().all(|factor| factor.equal(C::one()));
+        let is_line = plain && beta.is_some() && plan.is_line(bias_in.meta, out_meta.rank());
+        let ending = Ending {
+            bias: if is_line { Bias::Columns(bias_elements) } else { Bias::Nothing },
+            ..Ending::NOTHING
         };
         write_compute::<C>(temp, out, |out| {
             let mut room = Room::new(temp).shared_by(workers);
-            plan.run(&mut room, &places, out, a, b)?;
-            scale(out, C::from_scalar(job.alpha));
-            match bias_elements {
-                Some((bias, beta)) => add_bias(out_meta, out, bias, &bias_strides, beta),
+            plan.run(&mut room, (out_meta, metas), out, [a, b], &ending)?;
+            scale(out, alpha);
+            match beta.filter(|_| !is_line) {
+                Some(beta) => add_bias(out_meta, out, bias_in.meta, bias_elements, beta),
                 None => Ok(()),
             }
         })
@@ -231,19 +237,8 @@ struct Plan {
     left: Factor,
     right: Factor,
     extent: Extent,
-    /// The output's shape.
-    sizes: Sizes,
     has_rows: bool,
     has_columns: bool,
-}
-
-/// Where the matrices of a batch are: in the output and in the operands.
-struct Places {
-    walk: Walk<3>,
-    extent: Extent,
-    left_row_stride: usize,
-    row_stride: usize,
-    column_stride: usize,
 }
 
 impl Plan {
@@ -264,74 +259,93 @@ impl Plan {
             has_columns = b.rank() == 2;
         }
         let extent = expect_chain(&left, &right)?;
-        let has_rows = a.rank() > 1;
-        let mut sizes = dims::broadcast([a, b].map(|m| &m.sizes()[..batch_dims(m)]))?;
-        sizes.extend(has_rows.then_some(extent.m));
-        sizes.extend(has_columns.then_some(extent.n));
         Ok(Self {
             left,
             right,
             extent,
-            sizes,
-            has_rows,
+            has_rows: a.rank() > 1,
             has_columns,
         })
     }
 
-    fn places(&self, out: &TensorMeta, operands: [&TensorMeta; 2]) -> Result<Places, KernelError> {
-        let strides = out.strides();
-        let batch = out.rank() - usize::from(self.has_rows) - usize::from(self.has_columns);
-        let mut places = Places {
-            walk: Walk::new([]),
-            extent: self.extent,
-            left_row_stride: self.left.row_stride,
-            row_stride: if self.has_rows { strides[batch] } else { 0 },
-            column_stride: if self.has_columns {
-                strides[out.rank() - 1]
-            } else {
-                0
-            },
-        };
-        let [a, b] = operands;
-        if batch > 0 && batch_dims(b) == 0 && a.is_contiguous() && out.is_contiguous() {
-            // One matrix on the right: the batch on the left is more rows of one matrix.
-            places.extent.m = self.sizes[..=batch].iter().product();
-            places.left_row_stride = self.extent.k;
-            return Ok(places);
+    /// The output's shape.
+    fn shape(&self, operands: [&TensorMeta; 2], sizes: &mut Sizes) -> Result<(), KernelError> {
+        let [a, b] = operands.map(|meta| &meta.sizes()[..batch_dims(meta)]);
+        if b.is_empty() || a == b {
+            sizes.extend_from_slice(a);
+        } else {
+            *sizes = dims::broadcast([a, b])?;
         }
-        places.walk = batch_walk(out, batch, operands)?;
-        Ok(places)
+        if self.has_rows {
+            sizes.push(self.extent.m);
+        }
+        if self.has_columns {
+            sizes.push(self.extent.n);
+        }
+        Ok(())
+    }
+
+    /// Whether a bias for an output of `rank` dimensions has an element for each column, and there are sums to add it to.
+    fn is_line(&self, bias: &TensorMeta, rank: usize) -> bool {
+        let Extent { n, k, .. } = self.extent;
+        let line = bias.numel() == n && bias.sizes().last() == Some(&n);
+        line && self.has_columns && k > 0 && bias.rank() <= rank
     }
 
     fn run<C: Product>(
         &self,
         room: &mut Room<'_, C>,
-        places: &Places,
+        (out_meta, [a_meta, b_meta]): (&TensorMeta, [&TensorMeta; 2]),
         out: &mut [C],
-        a: &[C],
-        b: &[C],
+        [a, b]: [&[C]; 2],
+        ending: &Ending<'_, C>,
     ) -> Result<(), KernelError> {
         if self.extent.k == 0 || out.is_empty() {
             out.fill(C::zero());
             return Ok(());
         }
-        places.walk.each(|[at, a_at, b_at]| {
-            let mut left = self.left.of(&a[a_at as usize..]);
-            left.row_stride = places.left_row_stride;
-            let out = MatrixMut {
-                elements: &mut out[at as usize..],
-                row_stride: places.row_stride,
-                column_stride: places.column_stride,
+        let strides = out_meta.strides();
+        let batch = strides.len() - usize::from(self.has_rows) - usize::from(self.has_columns);
+        let mut extent = self.extent;
+        let row_stride = if self.has_rows { strides[batch] } else { 0 };
+        let column_stride = match self.has_columns {
+            true => strides[strides.len() - 1],
+            false => 0,
+        };
+        let (mut left, right) = (self.left.of(a), self.right.of(b));
+        let mut each =
+            |series: Series, extent, left: Matrix<'_, C>, [at, a_at, b_at]: [usize; 3]| {
+                let out = MatrixMut {
+                    elements: &mut out[at..],
+                    row_stride,
+                    column_stride,
+                };
+                let left = Matrix {
+                    elements: &left.elements[a_at..],
+                    ..left
+                };
+                let right = Matrix {
+                    elements: &b[b_at..],
+                    ..right
+                };
+                C::multiply_each(room, series, extent, out, left, right, ending)
             };
-            C::multiply(
-                room,
-                places.extent,
-                out,
-                false,
-                left,
-                self.right.of(&b[b_at as usize..]),
-                &Ending::NOTHING,
-            )
+        let one_right = batch_dims(b_meta) == 0;
+        if batch == 0 {
+            return each(Series::ONE, extent, left, [0; 3]);
+        }
+        if one_right && a_meta.is_contiguous() && out_meta.is_contiguous() {
+            // One matrix on the right: the batch on the left is more rows of one matrix.
+            extent.m = out_meta.sizes()[..=batch].iter().product();
+            left.row_stride = extent.k;
+            return each(Series::ONE, extent, left, [0; 3]);
+        }
+        let walk = batch_walk(out_meta, batch, [a_meta, b_meta])?;
+        let (_, steps) = walk.inner();
+        let steps = steps.map(|step| step as usize);
+        walk.runs(|at, len| {
+            let at = at.map(|at| at as usize);
+            each(Series { len, steps }, extent, left, at)
         })
     }
 }
@@ -340,10 +354,11 @@ impl Plan {
 fn add_bias<C: Compute>(
     meta: &TensorMeta,
     out: &mut [C],
+    bias_meta: &TensorMeta,
     bias: &[C],
-    strides: &[isize],
     beta: C,
 ) -> Result<(), KernelError> {
+    let strides = broadcast_strides(bias_meta, meta.sizes())?;
     let dims = meta.dim_order().iter().map(|&dim| usize::from(dim));
     let walk = Walk::new(dims.map(|dim| (meta.sizes()[dim], [strides[dim]])));
     walk.check([bias.len()])?;

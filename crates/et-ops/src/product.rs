@@ -1,6 +1,7 @@
 //! Matrix products on slices.
 
 mod blocked;
+mod direct;
 mod ending;
 mod lanes;
 mod pack;
@@ -13,7 +14,7 @@ mod tile;
 
 use et_kernel::{Bool8, KernelError};
 
-use crate::dims::Walk;
+use crate::dims;
 use crate::number::{Compute, Number};
 pub(crate) use ending::{Bias, Ending};
 pub(crate) use pack::Room;
@@ -49,6 +50,42 @@ pub(crate) struct Extent {
     pub(crate) k: usize,
 }
 
+/// How many products there are, and by how many elements the output, the left and the right operand of each are behind those of
+/// the one before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Series {
+    pub(crate) len: usize,
+    pub(crate) steps: [usize; 3],
+}
+
+impl Series {
+    /// A single product.
+    pub(crate) const ONE: Self = Self {
+        len: 1,
+        steps: [0; 3],
+    };
+
+    /// Does `work` with the matrices of each product, until it fails.
+    fn each<T, E>(
+        self,
+        out: MatrixMut<'_, T>,
+        a: Matrix<'_, T>,
+        b: Matrix<'_, T>,
+        mut work: impl FnMut(MatrixMut<'_, T>, Matrix<'_, T>, Matrix<'_, T>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let [out_step, a_step, b_step] = self.steps;
+        for i in 0..self.len {
+            let elements = &mut out.elements[i * out_step..];
+            let [a, b] = [(&a, i * a_step), (&b, i * b_step)].map(|(matrix, start)| Matrix {
+                elements: &matrix.elements[start..],
+                ..*matrix
+            });
+            work(MatrixMut { elements, ..out }, a, b)?;
+        }
+        Ok(())
+    }
+}
+
 impl Extent {
     /// Rows that are computed side by side; parts of a product should have a multiple of so many.
     pub(crate) const TILE_ROWS: usize = tile::ROWS;
@@ -70,6 +107,20 @@ pub(crate) trait Product: Compute {
         ending: &Ending<'_, Self>,
     ) -> Result<(), KernelError>;
 
+    /// `out = a b` for each product of a series, with an ending for each element.
+    ///
+    /// # Errors
+    /// As [`multiply`](Self::multiply).
+    fn multiply_each(
+        room: &mut Room<'_, Self>,
+        series: Series,
+        extent: Extent,
+        out: MatrixMut<'_, Self>,
+        a: Matrix<'_, Self>,
+        b: Matrix<'_, Self>,
+        ending: &Ending<'_, Self>,
+    ) -> Result<(), KernelError>;
+
     /// Whether there is a [`slide`](Self::slide) that is better than nothing.
     const SLIDES: bool = false;
 
@@ -77,34 +128,41 @@ pub(crate) trait Product: Compute {
     fn slide<I: Iterator<Item = Plane>>(_: Slide<'_, Self, I>) {}
 }
 
-/// Fails unless `rows` by `columns` elements are inside of a slice of `len`.
+/// Fails unless all of so many matrices of `sizes`, each a step behind the one before it, are inside of a slice of `len`.
 fn expect_inside(
-    (rows, columns): (usize, usize),
-    (row_stride, column_stride): (usize, usize),
+    [count, rows, columns]: [usize; 3],
+    strides: [usize; 3],
     len: usize,
 ) -> Result<(), KernelError> {
-    let [row_stride, column_stride] = [row_stride as isize, column_stride as isize];
-    Walk::new([(rows, [row_stride]), (columns, [column_stride])]).check([len])
+    let dims = [count, rows, columns].into_iter().zip(strides);
+    let last = dims.clone().try_fold(0usize, |at, (size, stride)| {
+        at.checked_add(size.saturating_sub(1).checked_mul(stride)?)
+    });
+    if last.is_some_and(|last| last < len) || count == 0 || rows == 0 || columns == 0 {
+        return Ok(());
+    }
+    Err(dims::outside())
 }
 
 fn expect_fits<T>(
+    series: Series,
     extent: Extent,
     out: &MatrixMut<'_, T>,
     a: &Matrix<'_, T>,
     b: &Matrix<'_, T>,
     ending: &Ending<'_, T>,
 ) -> Result<(), KernelError> {
+    let Series { len, steps } = series;
     let Extent { m, n, k } = extent;
     if !ending.bias.fits(m, n) {
         return Err(KernelError::invalid("a bias of too few elements"));
     }
-    expect_inside(
-        (m, n),
-        (out.row_stride, out.column_stride),
-        out.elements.len(),
-    )?;
-    expect_inside((m, k), (a.row_stride, a.column_stride), a.elements.len())?;
-    expect_inside((k, n), (b.row_stride, b.column_stride), b.elements.len())
+    let strides = [steps[0], out.row_stride, out.column_stride];
+    expect_inside([len, m, n], strides, out.elements.len())?;
+    let strides = [steps[1], a.row_stride, a.column_stride];
+    expect_inside([len, m, k], strides, a.elements.len())?;
+    let strides = [steps[2], b.row_stride, b.column_stride];
+    expect_inside([len, k, n], strides, b.elements.len())
 }
 
 macro_rules! float_product {
@@ -119,12 +177,34 @@ macro_rules! float_product {
                 b: Matrix<'_, Self>,
                 ending: &Ending<'_, Self>,
             ) -> Result<(), KernelError> {
-                expect_fits(extent, &out, &a, &b, ending)?;
+                expect_fits(Series::ONE, extent, &out, &a, &b, ending)?;
                 if extent.k == 0 {
                     plain(extent, out, accumulate, a, b, ending);
                     return Ok(());
                 }
                 blocked::multiply(room, extent, out, accumulate, a, b, ending)
+            }
+
+            fn multiply_each(
+                room: &mut Room<'_, Self>,
+                series: Series,
+                extent: Extent,
+                mut out: MatrixMut<'_, Self>,
+                a: Matrix<'_, Self>,
+                b: Matrix<'_, Self>,
+                ending: &Ending<'_, Self>,
+            ) -> Result<(), KernelError> {
+                expect_fits(series, extent, &out, &a, &b, ending)?;
+                let Extent { m, n, k } = extent;
+                if series.len * m * n == 0 {
+                    return Ok(());
+                }
+                if k > 0 && direct::multiply(series, extent, &mut out, a, b, ending) {
+                    return Ok(());
+                }
+                series.each(out, a, b, |out, a, b| {
+                    Self::multiply(room, extent, out, false, a, b, ending)
+                })
             }
 
             const SLIDES: bool = true;
@@ -150,9 +230,28 @@ macro_rules! plain_product {
                 b: Matrix<'_, Self>,
                 ending: &Ending<'_, Self>,
             ) -> Result<(), KernelError> {
-                expect_fits(extent, &out, &a, &b, ending)?;
+                expect_fits(Series::ONE, extent, &out, &a, &b, ending)?;
                 plain(extent, out, accumulate, a, b, ending);
                 Ok(())
+            }
+
+            fn multiply_each(
+                _: &mut Room<'_, Self>,
+                series: Series,
+                extent: Extent,
+                out: MatrixMut<'_, Self>,
+                a: Matrix<'_, Self>,
+                b: Matrix<'_, Self>,
+                ending: &Ending<'_, Self>,
+            ) -> Result<(), KernelError> {
+                expect_fits(series, extent, &out, &a, &b, ending)?;
+                if series.len * extent.m * extent.n == 0 {
+                    return Ok(());
+                }
+                series.each(out, a, b, |out, a, b| {
+                    plain(extent, out, false, a, b, ending);
+                    Ok(())
+                })
             }
         }
     )+};

@@ -43,23 +43,10 @@ pub(super) fn multiply<T: Lanes>(
     b: Matrix<'_, T>,
     ending: &Ending<'_, T>,
 ) -> Result<(), KernelError> {
-    let job = Job {
-        way: Way::Blocks,
-        ending: *ending,
-        extent,
-        out,
-        accumulate,
-        a: a.simplified(extent.m, extent.k),
-        b: b.simplified(extent.k, extent.n),
-    };
     if extent.m == 0 || extent.n == 0 {
         return Ok(());
     }
-    let job = if job.is_better_transposed() {
-        job.transposed()
-    } else {
-        job
-    };
+    let job = Job::new(extent, out, accumulate, a, b, ending).in_better_order();
     let way = job.way();
     share::multiply(room, Job { way, ..job })
 }
@@ -115,6 +102,34 @@ impl<'a, T> Matrix<'a, T> {
 }
 
 impl<'a, T: Lanes> Job<'a, T> {
+    pub(super) fn new(
+        extent: Extent,
+        out: MatrixMut<'a, T>,
+        accumulate: bool,
+        a: Matrix<'a, T>,
+        b: Matrix<'a, T>,
+        ending: &Ending<'a, T>,
+    ) -> Self {
+        Self {
+            way: Way::Blocks,
+            ending: *ending,
+            extent,
+            out,
+            accumulate,
+            a: a.simplified(extent.m, extent.k),
+            b: b.simplified(extent.k, extent.n),
+        }
+    }
+
+    /// The product or the transposed one, whichever is better.
+    fn in_better_order(self) -> Self {
+        if self.is_better_transposed() {
+            self.transposed()
+        } else {
+            self
+        }
+    }
+
     fn way(&self) -> Way {
         let Extent { m, n, .. } = self.extent;
         let runs = self.a.column_stride == 1 && self.b.row_stride == 1;
@@ -175,7 +190,7 @@ impl<'a, T: Lanes> Job<'a, T> {
     }
 
     /// `out^T = b^T a^T`.
-    fn transposed(self) -> Self {
+    pub(super) fn transposed(self) -> Self {
         let Extent { m, n, k } = self.extent;
         Self {
             extent: Extent { m: n, n: m, k },
@@ -193,7 +208,14 @@ impl<'a, T: Lanes> Job<'a, T> {
     }
 
     /// For sums that are added to what is there if `accumulate`, and that have all of their terms then if `is_last`.
-    fn target(&mut self, i: usize, j: usize, accumulate: bool, is_last: bool) -> Target<'_, T> {
+    #[inline(always)]
+    pub(super) fn target(
+        &mut self,
+        i: usize,
+        j: usize,
+        accumulate: bool,
+        is_last: bool,
+    ) -> Target<'_, T> {
         let MatrixMut {
             row_stride,
             column_stride,

@@ -1,7 +1,7 @@
 //! Floating-point numbers side by side in vectors.
 
 use pulp::Simd;
-use pulp::bytemuck::Pod;
+use pulp::bytemuck::{Pod, cast_slice_mut};
 
 use crate::number::Compute;
 
@@ -26,6 +26,8 @@ pub(crate) trait Lanes: Compute + Pod {
     fn min_nan<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
     /// The sum of a vector's numbers.
     fn sum<S: Simd>(simd: S, a: Self::Vector<S>) -> Self;
+    /// The first `len` of `xs`, or as many as fit, and zeros behind them.
+    fn first<S: Simd>(simd: S, xs: &[Self], len: usize) -> Self::Vector<S>;
     /// The whole vectors at the start of `xs`, and the rest.
     fn vectors<S: Simd>(xs: &[Self]) -> (&[Self::Vector<S>], &[Self]);
     /// As [`vectors`](Self::vectors), to write.
@@ -38,7 +40,7 @@ pub(super) const fn count<T: Lanes, S: Simd>() -> usize {
 }
 
 macro_rules! lanes {
-    ($rust:ty, $vector:ident, $splat:ident, $add:ident, $multiply:ident, $multiply_add:ident, $less:ident, $select:ident, $sum:ident, $vectors:ident, $vectors_mut:ident) => {
+    ($rust:ty, $vector:ident, $splat:ident, $add:ident, $multiply:ident, $multiply_add:ident, $less:ident, $select:ident, $sum:ident, $word:ty, $mask:ident, $vectors:ident, $vectors_mut:ident) => {
         impl Lanes for $rust {
             type Vector<S: Simd> = S::$vector;
 
@@ -83,6 +85,22 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
+            fn first<S: Simd>(simd: S, xs: &[Self], len: usize) -> S::$vector {
+                let (lanes, zero) = (count::<Self, S>(), simd.$splat(0.0));
+                let Some(whole) = xs.get(..lanes) else {
+                    let mut padded = [zero];
+                    let to: &mut [Self] = cast_slice_mut(&mut padded);
+                    for (to, x) in to.iter_mut().zip(xs).take(len) {
+                        *to = *x;
+                    }
+                    return padded[0];
+                };
+                let vector = S::$vectors(whole).0[0];
+                let mask = simd.$mask(0, len.min(lanes) as $word).mask();
+                simd.$select(mask, vector, zero)
+            }
+
+            #[inline(always)]
             fn vectors<S: Simd>(xs: &[Self]) -> (&[S::$vector], &[Self]) {
                 S::$vectors(xs)
             }
@@ -105,6 +123,8 @@ lanes!(
     less_than_f32s,
     select_f32s,
     reduce_sum_f32s,
+    u32,
+    mask_between_m32s,
     as_simd_f32s,
     as_mut_simd_f32s
 );
@@ -118,6 +138,8 @@ lanes!(
     less_than_f64s,
     select_f64s,
     reduce_sum_f64s,
+    u64,
+    mask_between_m64s,
     as_simd_f64s,
     as_mut_simd_f64s
 );

@@ -6,7 +6,7 @@ use et_kernel::Workers;
 use et_memory::Arena;
 use proptest::prelude::*;
 
-use super::{Bias, Ending, Extent, Frame, Matrix, MatrixMut, Plane, Product, Room, Slide};
+use super::{Bias, Ending, Extent, Frame, Matrix, MatrixMut, Plane, Product, Room, Series, Slide};
 
 /// How the elements of a matrix lie.
 #[derive(Clone, Copy, Debug)]
@@ -164,6 +164,106 @@ fn check_with<T: Real>(
             found == expected || found.is_nan() && expected.is_nan(),
             "{extent:?} {out_order:?} {a_order:?} {b_order:?}: {found} instead of {expected} at {at}"
         );
+    }
+}
+
+/// Three products of a series, with gaps between the matrices, by definition and as they are made.
+#[track_caller]
+fn check_each<T: Real>(extent: Extent, [out_order, a_order, b_order]: [Order; 3], is_one: bool) {
+    let Extent { m, n, k } = extent;
+    let (out_strides, a_strides, b_strides) = (
+        out_order.strides(m, n),
+        a_order.strides(m, k),
+        b_order.strides(k, n),
+    );
+    // One of the operands may be the same for all.
+    let steps = [
+        out_strides[2] + 1,
+        a_strides[2],
+        if is_one { 0 } else { b_strides[2] + 2 },
+    ];
+    let three = |rows, columns, order: Order, step: usize, seed| {
+        let mut all = vec![T::new(f64::NAN); 2 * step];
+        for i in 0..3 {
+            let one = filled::<T>(rows, columns, order, seed + if step == 0 { 0 } else { i });
+            let end = i * step + one.len();
+            all.resize(all.len().max(end), T::new(f64::NAN));
+            all[i * step..end].copy_from_slice(&one);
+        }
+        all
+    };
+    let a = three(m, k, a_order, steps[1], 1);
+    let b = three(k, n, b_order, steps[2], 2);
+    let mut out = three(m, n, out_order, steps[0], 3);
+    let mut expected = out.clone();
+    let bias = filled::<T>(n, 1, Order::Rows, 5);
+    for p in 0..3 {
+        for i in 0..m {
+            for j in 0..n {
+                let terms = (0..k).map(|l| {
+                    let a = a[p * steps[1] + i * a_strides[0] + l * a_strides[1]];
+                    a.get() * b[p * steps[2] + l * b_strides[0] + j * b_strides[1]].get()
+                });
+                let at = p * steps[0] + i * out_strides[0] + j * out_strides[1];
+                expected[at] = T::new(bias[j].get() + terms.sum::<f64>());
+            }
+        }
+    }
+    let [a, b] = [(&a, a_strides), (&b, b_strides)].map(|(elements, [row, column, _])| Matrix {
+        elements,
+        row_stride: row,
+        column_stride: column,
+    });
+    let to = MatrixMut {
+        elements: &mut out,
+        row_stride: out_strides[0],
+        column_stride: out_strides[1],
+    };
+    let ending = Ending {
+        bias: Bias::Columns(&bias),
+        ..Ending::NOTHING
+    };
+    let series = Series { len: 3, steps };
+    T::multiply_each(
+        &mut Room::new(&Arena::new()),
+        series,
+        extent,
+        to,
+        a,
+        b,
+        &ending,
+    )
+    .unwrap();
+    for (at, (found, expected)) in out.iter().zip(&expected).enumerate() {
+        let (found, expected) = (found.get(), expected.get());
+        assert!(
+            found == expected || found.is_nan() && expected.is_nan(),
+            "{extent:?} {out_order:?} {a_order:?} {b_order:?}: {found} instead of {expected} at {at}"
+        );
+    }
+}
+
+#[test]
+fn products_of_a_series() {
+    for m in 1..=9 {
+        for n in 1..=20 {
+            for k in [1, 2, 3, 5, 8, 13, 16, 17, 130] {
+                let order = |i: usize| ORDERS[i % 4];
+                let orders = [order(m + k), order(n), order(m + n / 4)];
+                check_each::<f32>(extent(m, n, k), orders, k % 2 == 0);
+                check_each::<f64>(extent(m, n, k), orders, k % 3 == 0);
+            }
+        }
+    }
+    for orders in ORDERS.map(|order| [order; 3]) {
+        for size in [
+            extent(0, 3, 2),
+            extent(3, 0, 2),
+            extent(3, 2, 0),
+            extent(40, 41, 42),
+        ] {
+            check_each::<f32>(size, orders, false);
+        }
     }
 }
 
