@@ -26,6 +26,8 @@ impl fmt::Display for ValueIndex {
 
 /// One value of a program. Lists of numbers and tensors hold the places of their items, which are looked up at each use.
 #[derive(Debug)]
+// One place for all contents: where a truth value lies beside the tag, copying any value is two overlapping moves.
+#[repr(C, u8)]
 #[non_exhaustive]
 pub enum EValue {
     /// Nothing.
@@ -143,6 +145,7 @@ impl fmt::Display for ValueKind {
 
 /// A number or truth value, as operators take for their `Scalar` arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C, u8)]
 pub enum Scalar {
     /// A whole number.
     Int(i64),

@@ -14,7 +14,7 @@ use et_kernel::{
     ValueTable,
 };
 use et_memory::{Budget, MemoryPlan, PlannedMemory};
-use et_schema::PlanView;
+use et_schema::{InstructionView, PlanView};
 
 use self::lookup::{check_external, find_backends, find_kernels};
 use self::values::{ConstantKey, written_values};
@@ -172,14 +172,27 @@ fn load(
     data.check_duplicates()?;
     check_external(&plan, &data)?;
 
+    let map = &environment.device_map;
+    let (planned, unplanned) = (meta.memory_plan(map)?, meta.unplanned_memory(map)?);
+    let all = MemoryPlan::new([planned.buffers(), unplanned.buffers()].concat());
+    let demand = Demand {
+        planned,
+        unplanned,
+        all,
+    };
     let (planned, initialised) =
-        planned_memory(meta, environment, &options.budget, options.planned, arenas)?;
+        demand.meet(environment, &options.budget, options.planned, arenas)?;
+    let code: Vec<Vec<_>> = plan
+        .chains()
+        .map(|chain| chain.instructions().collect())
+        .collect();
     let mut loader = Loader {
         program: meta.program(),
         plan,
         environment,
         data: &data,
-        written: written_values(&plan, &kernels),
+        written: written_values(plan.num_values(), &code, &kernels),
+        code: &code,
         table: ValueTable::new(planned),
         initialised,
         initial: Vec::new(),
@@ -188,13 +201,7 @@ fn load(
         constants: BTreeMap::new(),
         reading: 0,
     };
-    let map = &environment.device_map;
-    let own = [
-        meta.memory_plan(map)?.buffers(),
-        meta.unplanned_memory(map)?.buffers(),
-    ]
-    .concat();
-    limits.take_memory(&MemoryPlan::new(own));
+    limits.take_memory(&demand.all);
     let steps = match loader.build(&kernels, &backends, &limits) {
         Ok(steps) => steps,
         Err(error) => {
@@ -236,39 +243,45 @@ fn load(
     }))
 }
 
-/// The one way from a method's description to planned memory. Memory that the method does not get from others must be inside
-/// the budget, and so must everything that it allocates besides.
-fn planned_memory(
-    meta: &MethodMeta,
-    environment: &Environment,
-    budget: &Budget,
-    given: Option<PlannedMemory>,
-    arenas: &mut Option<Arenas>,
-) -> Result<(PlannedMemory, Option<InitialisedSlots>), Error> {
-    let map = &environment.device_map;
-    let plan = meta.memory_plan(map)?;
-    let unplanned = meta.unplanned_memory(map)?;
-    expect_devices(environment, &unplanned)?;
-    if let Some(shared) = arenas {
-        shared.memory.check(&plan)?;
-        budget.check(&unplanned)?;
+/// The memory that a method needs.
+struct Demand {
+    planned: MemoryPlan,
+    unplanned: MemoryPlan,
+    /// Both.
+    all: MemoryPlan,
+}
+
+impl Demand {
+    /// The one way from a method's description to planned memory. Memory that the method does not get from others must be inside
+    /// the budget, and so must everything that it allocates besides.
+    fn meet(
+        &self,
+        environment: &Environment,
+        budget: &Budget,
+        given: Option<PlannedMemory>,
+        arenas: &mut Option<Arenas>,
+    ) -> Result<(PlannedMemory, Option<InitialisedSlots>), Error> {
+        expect_devices(environment, &self.unplanned)?;
+        if let Some(shared) = arenas {
+            shared.memory.check(&self.planned)?;
+            budget.check(&self.unplanned)?;
+        }
+        if let Some(Arenas {
+            memory,
+            initialised,
+        }) = arenas.take()
+        {
+            return Ok((memory, Some(initialised)));
+        }
+        if let Some(given) = given {
+            given.check(&self.planned)?;
+            budget.check(&self.unplanned)?;
+            return Ok((given, None));
+        }
+        budget.check(&self.all)?;
+        let planned = PlannedMemory::allocate(&self.planned, &environment.devices, budget)?;
+        Ok((planned, None))
     }
-    if let Some(Arenas {
-        memory,
-        initialised,
-    }) = arenas.take()
-    {
-        return Ok((memory, Some(initialised)));
-    }
-    if let Some(given) = given {
-        given.check(&plan)?;
-        budget.check(&unplanned)?;
-        return Ok((given, None));
-    }
-    let parts = [plan.buffers(), unplanned.buffers()].concat();
-    budget.check(&MemoryPlan::new(parts))?;
-    let planned = PlannedMemory::allocate(&plan, &environment.devices, budget)?;
-    Ok((planned, None))
 }
 
 /// Memory that is not allocated now will be later, by devices that must be there.
@@ -297,7 +310,10 @@ struct Loader<'a> {
     plan: PlanView<'a>,
     environment: &'a Environment,
     data: &'a MethodData<'a>,
-    written: BTreeSet<u32>,
+    /// The instructions of each chain.
+    code: &'a [Vec<InstructionView<'a>>],
+    /// For each value, whether instructions [replace](written_values) it.
+    written: Vec<bool>,
     table: ValueTable,
     /// See [`Arenas`]; `None` for memory of the method's own.
     initialised: Option<InitialisedSlots>,

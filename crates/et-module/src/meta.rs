@@ -180,8 +180,8 @@ impl MethodMeta {
                 let name = is_external(&tensor)
                     .then(|| tensor.fully_qualified_name())
                     .flatten();
-                let first = uploaded.insert((name, tensor.data_buffer_idx(), device));
-                if device.is_cpu() || !first {
+                // Constants on the host are used where they lie, on a device each is uploaded once.
+                if device.is_cpu() || !uploaded.insert((name, tensor.data_buffer_idx(), device)) {
                     continue;
                 }
             }

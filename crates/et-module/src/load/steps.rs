@@ -88,15 +88,16 @@ impl Loader<'_> {
             let kernel = kernels.get(op as usize);
             kernel.is_some_and(|(kernel, _)| kernel.writes_last())
         };
-        let flow = Flow::new(&self.plan, writes_last);
+        let code = self.code;
+        let flow = Flow::new(&self.plan, code, writes_last);
         let mut scratch = 0;
-        for chain in self.plan.chains() {
+        for instructions in code {
             let start = steps.steps.len();
-            let instructions: Vec<_> = chain.instructions().collect();
+            steps.steps.reserve(instructions.len());
             let mut at = 0;
             while at < instructions.len() {
                 let absorbed =
-                    self.step(&flow, &instructions, at, kernels, &mut steps, &mut scratch)?;
+                    self.step(&flow, instructions, at, kernels, &mut steps, &mut scratch)?;
                 at = at.saturating_add(absorbed).saturating_add(1);
             }
             steps.chains.push(start..steps.steps.len());
@@ -130,7 +131,10 @@ impl Loader<'_> {
                     steps.steps.push(Step::Done { arguments, name });
                     return Ok(0);
                 }
-                let followers = followers(flow, instructions, at);
+                let followers = match kernel.prepare() {
+                    Some(_) => followers(flow, instructions, at),
+                    None => Vec::new(),
+                };
                 let prepared = self
                     .prepare(kernel, &pool[arguments.clone()], kernels, &followers)
                     .map_err(|error| {

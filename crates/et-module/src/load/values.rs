@@ -1,9 +1,7 @@
 //! The values of a method: where each is, what it holds at first, and who may change it.
 
-use std::collections::BTreeSet;
-
 use et_kernel::{EValue, Kernel, NamedData, SharedBytes, Tensor, TensorMeta, ValueIndex};
-use et_schema::{InstructionView, PlanView, TensorView, ValueView};
+use et_schema::{InstructionView, TensorView, ValueView};
 
 use super::Loader;
 use crate::Error;
@@ -18,25 +16,33 @@ pub(super) enum ConstantKey {
     Named(String),
 }
 
-/// The values that instructions replace (rather than write through): targets of moves and what operators and delegates may write.
-pub(super) fn written_values(plan: &PlanView<'_>, kernels: &[(Kernel, String)]) -> BTreeSet<u32> {
+/// For each of `count` values, whether instructions replace it (rather than write through it): targets of moves and what
+/// operators and delegates may write.
+pub(super) fn written_values(
+    count: usize,
+    code: &[Vec<InstructionView<'_>>],
+    kernels: &[(Kernel, String)],
+) -> Vec<bool> {
     let writes_last = |op: u32| {
         kernels
             .get(op as usize)
             .is_some_and(|(k, _)| k.writes_last())
     };
-    let mut written = BTreeSet::new();
-    for instruction in plan.chains().flat_map(|chain| chain.instructions()) {
-        match instruction {
+    let mut written = vec![false; count];
+    let mut write = |value: u32| {
+        if let Some(written) = written.get_mut(value as usize) {
+            *written = true;
+        }
+    };
+    for instruction in code.iter().flatten() {
+        match *instruction {
             InstructionView::Kernel { op, args } if writes_last(op) => {
-                written.extend(args.iter().next_back());
+                args.iter().next_back().into_iter().for_each(&mut write);
             }
             InstructionView::Kernel { args, .. } | InstructionView::Delegate { args, .. } => {
-                written.extend(args.iter())
+                args.iter().for_each(&mut write);
             }
-            InstructionView::Move { to, .. } => {
-                written.insert(to);
-            }
+            InstructionView::Move { to, .. } => write(to),
             _ => {}
         }
     }
@@ -55,7 +61,7 @@ impl Loader<'_> {
                 continue;
             }
             let value = plain_value(&value).map_err(|error| Error::from(error).at_value(index))?;
-            if self.written.contains(&index) {
+            if self.is_written(index) {
                 let first = value.share().unwrap_or(EValue::None);
                 self.plain.push((ValueIndex(index), first));
                 self.table.push(value);
@@ -72,6 +78,10 @@ impl Loader<'_> {
             );
         }
         Ok(())
+    }
+
+    fn is_written(&self, index: u32) -> bool {
+        self.written.get(index as usize).copied().unwrap_or(true)
     }
 
     fn tensor(&mut self, index: u32, tensor: &TensorView<'_>) -> Result<(), Error> {
@@ -157,7 +167,7 @@ impl Loader<'_> {
                 let known = self.constants.entry(key).or_default();
                 *known = (*known).max(meta.bound_nbytes() as u64);
                 self.table.push_shared(meta, &bytes)?;
-                if self.written.contains(&index) {
+                if self.is_written(index) {
                     // A move may make it another name; `prepare` must not rely on its bytes.
                     self.table.mark_changing();
                 }
@@ -229,12 +239,18 @@ impl Loader<'_> {
     /// Gives memory to tensors that have none and that no caller can give any: state, and results between delegates.
     pub(super) fn allocate_internal(&mut self) -> Result<(), Error> {
         let plan = self.plan;
-        let io: BTreeSet<u32> = plan.inputs().iter().chain(plan.outputs().iter()).collect();
-        for (index, value) in (0..).zip(plan.values()) {
-            if matches!(value, ValueView::Tensor(_)) && !io.contains(&index) {
+        let mut internal = vec![true; plan.num_values()];
+        for value in plan.inputs().iter().chain(plan.outputs().iter()) {
+            if let Some(internal) = internal.get_mut(value as usize) {
+                *internal = false;
+            }
+        }
+        for (index, _) in (0..).zip(internal).filter(|&(_, internal)| internal) {
+            let value = ValueIndex(index);
+            if self.table.meta(value).is_some() {
                 let allocated = self
                     .table
-                    .allocate_missing(ValueIndex(index), &self.environment.devices);
+                    .allocate_missing(value, &self.environment.devices);
                 allocated.map_err(|error| Error::from(error).at_value(index))?;
             }
         }

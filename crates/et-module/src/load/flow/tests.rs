@@ -44,7 +44,11 @@ impl Bench {
                 .nth(op as usize)
                 .is_some_and(|it| it.name != "acme::any")
         };
-        Flow::new(&plan, writes_last)
+        let chains: Vec<Vec<_>> = plan
+            .chains()
+            .map(|it| it.instructions().collect())
+            .collect();
+        Flow::new(&plan, &chains, writes_last)
     }
 }
 
