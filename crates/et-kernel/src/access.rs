@@ -30,6 +30,7 @@ impl<'a> TensorIn<'a> {
     ///
     /// # Errors
     /// [`KernelError::Tensor`] if they are not `T`.
+    #[inline]
     pub fn elements<T: Element>(&self) -> Result<&'a [T], KernelError> {
         expect_dtype::<T>(self.meta)?;
         from_bytes(self.bytes).ok_or_else(misaligned)
@@ -50,6 +51,7 @@ impl TensorOut<'_> {
     ///
     /// # Errors
     /// [`KernelError::Tensor`] if they are not `T`.
+    #[inline]
     pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], KernelError> {
         expect_dtype::<T>(self.meta)?;
         from_bytes_mut(self.bytes).ok_or_else(misaligned)
@@ -77,6 +79,7 @@ impl<'a> LockstepIn<'a> {
     ///
     /// # Errors
     /// [`KernelError::Tensor`] if they are not `T`.
+    #[inline]
     pub fn elements<T: Element>(&self) -> Result<Option<&'a [T]>, KernelError> {
         expect_dtype::<T>(self.meta)?;
         if self.in_place {
@@ -128,6 +131,7 @@ impl<'a> LockstepOut<'a> {
     ///
     /// # Errors
     /// [`KernelError::Tensor`] if they are not `T`.
+    #[inline]
     pub fn elements_mut<T: Element>(&mut self) -> Result<Option<&mut [T]>, KernelError> {
         expect_dtype::<T>(self.meta)?;
         if self.in_place {
@@ -157,6 +161,7 @@ impl<'a> LockstepOut<'a> {
 }
 
 /// See [`KernelContext::disjoint`](crate::KernelContext::disjoint).
+#[inline]
 pub(crate) fn disjoint<'v, const OUT: usize, const IN: usize>(
     values: &'v mut [EValue],
     temp: &'v Arena,
@@ -203,6 +208,7 @@ pub(crate) fn disjoint<'v, const OUT: usize, const IN: usize>(
 }
 
 /// See [`KernelContext::lockstep`](crate::KernelContext::lockstep).
+#[inline]
 pub(crate) fn lockstep<'v, const IN: usize>(
     values: &'v mut [EValue],
     temp: &'v Arena,
@@ -320,6 +326,7 @@ fn writable_span(values: &[EValue], id: TensorId) -> Result<HostSpan, KernelErro
 }
 
 /// A copy of the bytes in scratch memory.
+#[cold]
 fn copy_to(temp: &Arena, meta: &TensorMeta, span: HostSpan) -> Result<HostSpan, KernelError> {
     let copy = temp.allocate(span.len(), meta.alignment())?;
     // SAFETY: the span is live and initialised; the piece of scratch memory is new, so the two are apart.
@@ -345,11 +352,13 @@ fn expect_dtype<T: Element>(meta: &TensorMeta) -> Result<(), KernelError> {
     }
 }
 
+#[cold]
 fn misaligned() -> KernelError {
     TensorError::Misaligned.into()
 }
 
 /// The span of each tensor.
+#[inline]
 fn spans<const N: usize>(
     ids: [TensorId; N],
     span: impl Fn(TensorId) -> Result<HostSpan, KernelError>,

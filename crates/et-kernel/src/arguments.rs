@@ -53,6 +53,7 @@ pub trait Arguments {
     fn indices(&self) -> &[ValueIndex];
 
     /// How many arguments the instruction has.
+    #[inline]
     fn argument_count(&self) -> usize {
         self.indices().len()
     }
@@ -61,6 +62,7 @@ pub trait Arguments {
     ///
     /// # Errors
     /// [`KernelError::ArgumentCount`].
+    #[inline]
     fn expect_arguments(&self, expected: RangeInclusive<usize>) -> Result<(), KernelError> {
         let found = self.argument_count();
         if expected.contains(&found) {
@@ -76,6 +78,7 @@ pub trait Arguments {
     ///
     /// # Errors
     /// [`KernelError::ArgumentCount`].
+    #[inline]
     fn value(&self, argument: usize) -> Result<&EValue, KernelError> {
         let missing = || KernelError::ArgumentCount {
             expected: argument + 1,
@@ -89,6 +92,7 @@ pub trait Arguments {
     ///
     /// # Errors
     /// See [`Arguments`].
+    #[inline]
     fn tensor(&self, argument: usize) -> Result<TensorId, KernelError> {
         let value = self.value(argument)?;
         value
@@ -101,6 +105,7 @@ pub trait Arguments {
     ///
     /// # Errors
     /// See [`Arguments`].
+    #[inline]
     fn optional_tensor(&self, argument: usize) -> Result<Option<TensorId>, KernelError> {
         match self.value(argument)? {
             EValue::None => Ok(None),
@@ -112,6 +117,7 @@ pub trait Arguments {
     ///
     /// # Errors
     /// See [`Arguments`].
+    #[inline]
     fn tensor_in_list(
         &self,
         argument: usize,
@@ -131,6 +137,7 @@ pub trait Arguments {
     ///
     /// # Errors
     /// See [`Arguments`].
+    #[inline]
     fn list_len(&self, argument: usize) -> Result<usize, KernelError> {
         let value = self.value(argument)?;
         match value {
@@ -174,6 +181,7 @@ pub trait Arguments {
     ///
     /// # Errors
     /// See [`Arguments`].
+    #[inline]
     fn scalar(&self, argument: usize) -> Result<Scalar, KernelError> {
         let value = self.value(argument)?;
         value
@@ -185,6 +193,7 @@ pub trait Arguments {
     ///
     /// # Errors
     /// See [`Arguments`].
+    #[inline]
     fn optional_scalar(&self, argument: usize) -> Result<Option<Scalar>, KernelError> {
         match self.value(argument)? {
             EValue::None => Ok(None),
@@ -196,6 +205,7 @@ pub trait Arguments {
     ///
     /// # Errors
     /// See [`Arguments`].
+    #[inline]
     fn int(&self, argument: usize) -> Result<i64, KernelError> {
         match self.value(argument)? {
             EValue::Int(value) => Ok(*value),
@@ -207,6 +217,7 @@ pub trait Arguments {
     ///
     /// # Errors
     /// See [`Arguments`].
+    #[inline]
     fn optional_int(&self, argument: usize) -> Result<Option<i64>, KernelError> {
         match self.value(argument)? {
             EValue::None => Ok(None),
@@ -218,6 +229,7 @@ pub trait Arguments {
     ///
     /// # Errors
     /// See [`Arguments`].
+    #[inline]
     fn double(&self, argument: usize) -> Result<f64, KernelError> {
         match self.value(argument)? {
             EValue::Double(value) => Ok(*value),
@@ -241,6 +253,7 @@ pub trait Arguments {
     ///
     /// # Errors
     /// See [`Arguments`].
+    #[inline]
     fn boolean(&self, argument: usize) -> Result<bool, KernelError> {
         match self.value(argument)? {
             EValue::Bool(value) => Ok(*value),
@@ -326,12 +339,14 @@ pub trait Arguments {
     }
 
     /// A tensor's description.
+    #[inline]
     fn meta(&self, id: TensorId) -> &TensorMeta {
         self.table_tensor(id).meta()
     }
 
     /// The tensor behind an id.
     #[doc(hidden)]
+    #[inline]
     fn table_tensor(&self, id: TensorId) -> &Tensor {
         // Ids are made for tensors of this table, and `set` never replaces a tensor.
         self.values()[id.0.position()]
@@ -340,6 +355,7 @@ pub trait Arguments {
     }
 }
 
+#[cold]
 pub(crate) fn wrong_kind(argument: usize, expected: &'static str, found: &EValue) -> KernelError {
     KernelError::ArgumentKind {
         argument,

@@ -50,7 +50,7 @@ impl Arguments for KernelContext<'_> {
 
 impl<'a> KernelContext<'a> {
     /// A call on a method's value table; see [`ValueTable::call`](crate::ValueTable::call).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(values: &'a mut [EValue], call: Call<'a>) -> Self {
         Self { values, call }
     }
@@ -85,6 +85,7 @@ impl<'a> KernelContext<'a> {
     ///
     /// # Errors
     /// [`KernelError::Shape`]; nothing changes.
+    #[inline]
     pub fn resize(&mut self, id: TensorId, sizes: &[usize]) -> Result<(), KernelError> {
         self.table_tensor_mut(id)
             .resize(sizes)
@@ -98,6 +99,7 @@ impl<'a> KernelContext<'a> {
     ///
     /// # Errors
     /// As [`resize`](Self::resize).
+    #[inline]
     pub fn resize_like(&mut self, id: TensorId, like: TensorId) -> Result<(), KernelError> {
         if self.meta(id).sizes() == self.meta(like).sizes() {
             return Ok(());
@@ -110,8 +112,22 @@ impl<'a> KernelContext<'a> {
     ///
     /// # Errors
     /// [`KernelError::ArgumentKind`] if a tensor is there or given, [`KernelError::ArgumentCount`].
+    #[inline(always)] // What kind of value it is, callers know.
     pub fn set(&mut self, argument: usize, value: impl Into<EValue>) -> Result<(), KernelError> {
         let value = value.into();
+        let slot = self
+            .call
+            .arguments
+            .get(argument)
+            .and_then(|index| self.values.get_mut(index.position()));
+        if slot.is_some_and(|slot| slot.take_number(&value)) {
+            return Ok(());
+        }
+        self.replace(argument, value)
+    }
+
+    #[cold]
+    fn replace(&mut self, argument: usize, value: EValue) -> Result<(), KernelError> {
         let present = self.value(argument)?;
         for side in [present, &value] {
             if matches!(side, EValue::Tensor(_)) {
@@ -129,6 +145,7 @@ impl<'a> KernelContext<'a> {
     /// # Errors
     /// [`KernelError::OnDevice`], [`KernelError::NoMemory`], [`KernelError::OverlappingOutputs`], or if an output is
     /// read-only.
+    #[inline]
     pub fn disjoint<const OUT: usize, const IN: usize>(
         &mut self,
         outputs: [TensorId; OUT],
@@ -142,6 +159,7 @@ impl<'a> KernelContext<'a> {
     ///
     /// # Errors
     /// As [`disjoint`](Self::disjoint).
+    #[inline]
     pub fn lockstep<const IN: usize>(
         &mut self,
         output: TensorId,
@@ -239,10 +257,13 @@ impl<'a> KernelContext<'a> {
         let shown = self.located(source)?;
         let memory = shown.map(|memory| (memory.place(), memory.allocator().cloned()));
         let guard = self.table_tensor(source).shared_owner();
+        // A view that became another one is known already.
+        if !self.table_tensor(view).is_view() {
+            self.call.views.borrow_mut().push(view.0);
+        }
         // SAFETY: the bytes are those of another tensor of this table, with room for the present shape, and live as long
         // as the table; a read-only source hands its owner on, so that the view is read-only too.
         unsafe { self.table_tensor_mut(view).become_view(memory, guard) };
-        self.call.views.borrow_mut().push(view.0);
         Ok(())
     }
 

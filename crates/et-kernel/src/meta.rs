@@ -128,10 +128,6 @@ impl TensorMeta {
     /// Whether the elements of both are at the same places: equal shapes in equal order.
     #[inline]
     pub fn is_laid_out_as(&self, other: &Self) -> bool {
-        fn equal<T: PartialEq>(one: &[T], other: &[T]) -> bool {
-            // Lists are short: a loop costs less than a call.
-            one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a == b)
-        }
         equal(&self.sizes, &other.sizes) && equal(&self.dim_order, &other.dim_order)
     }
 
@@ -189,10 +185,15 @@ impl TensorMeta {
     ///
     /// # Errors
     /// [`ShapeError::Rank`], [`ShapeError::Static`] or [`ShapeError::OverBound`].
+    #[inline]
     pub fn resize(&mut self, sizes: &[usize]) -> Result<(), ShapeError> {
-        if sizes == &self.sizes[..] {
+        if equal(sizes, &self.sizes) {
             return Ok(());
         }
+        self.change(sizes)
+    }
+
+    fn change(&mut self, sizes: &[usize]) -> Result<(), ShapeError> {
         if sizes.len() != self.rank() {
             return Err(ShapeError::Rank {
                 expected: shown(&self.sizes),
@@ -286,6 +287,12 @@ pub enum ShapeError {
         /// The shape asked for.
         found: Box<str>,
     },
+}
+
+#[inline]
+fn equal<T: PartialEq>(one: &[T], other: &[T]) -> bool {
+    // Lists are short: a loop costs less than a call.
+    one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a == b)
 }
 
 /// A list as error messages print it. Errors are rare, so they may allocate.

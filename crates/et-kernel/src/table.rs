@@ -208,6 +208,24 @@ impl ValueTable {
         Ok(())
     }
 
+    /// Replaces values that are not tensors by others that are not; see [`set`](Self::set).
+    ///
+    /// # Errors
+    /// As there. The values before the one that fails are replaced then.
+    pub fn restore(&mut self, values: &[(ValueIndex, EValue)]) -> Result<(), TableError> {
+        for (index, value) in values {
+            let slot = self.values.get_mut(index.position());
+            if !slot.is_some_and(|slot| slot.take_number(value)) {
+                let value = value.share();
+                self.set(
+                    *index,
+                    value.ok_or(TableError::IsATensor { index: *index })?,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
     /// Gives a tensor the shape `sizes`.
     ///
     /// # Errors
@@ -325,7 +343,7 @@ impl ValueTable {
     ///
     /// # Errors
     /// [`TableError::Detached`].
-    #[inline]
+    #[inline(always)] // A context that is handed on is copied, which costs more than all that is done here.
     pub fn call<'a>(
         &'a mut self,
         arguments: &'a [ValueIndex],

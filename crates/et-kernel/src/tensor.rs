@@ -114,6 +114,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`TensorError::Shape`]; nothing changes.
+    #[inline]
     pub fn resize(&mut self, sizes: &[usize]) -> Result<(), TensorError> {
         Ok(self.meta.resize(sizes)?)
     }

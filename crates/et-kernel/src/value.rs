@@ -26,8 +26,6 @@ impl fmt::Display for ValueIndex {
 
 /// One value of a program. Lists of numbers and tensors hold the places of their items, which are looked up at each use.
 #[derive(Debug)]
-// One place for all contents: where a truth value lies beside the tag, copying any value is two overlapping moves.
-#[repr(C, u8)]
 #[non_exhaustive]
 pub enum EValue {
     /// Nothing.
@@ -101,6 +99,19 @@ impl EValue {
         }
     }
 
+    /// Takes the content of `from` if both are the same kind of number or truth value, which most values that change are; says
+    /// whether they are.
+    #[inline(always)]
+    pub(crate) fn take_number(&mut self, from: &Self) -> bool {
+        match (self, from) {
+            (Self::Int(to), Self::Int(from)) => *to = *from,
+            (Self::Double(to), Self::Double(from)) => *to = *from,
+            (Self::Bool(to), Self::Bool(from)) => *to = *from,
+            _ => return false,
+        }
+        true
+    }
+
     /// The same value again, without a new block on the heap; `None` for a tensor.
     pub fn share(&self) -> Option<Self> {
         Some(match self {
@@ -145,7 +156,6 @@ impl fmt::Display for ValueKind {
 
 /// A number or truth value, as operators take for their `Scalar` arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[repr(C, u8)]
 pub enum Scalar {
     /// A whole number.
     Int(i64),

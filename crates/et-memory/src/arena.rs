@@ -126,23 +126,28 @@ impl Arena {
     /// Takes all pieces back.
     #[inline]
     pub fn reset(&mut self) {
-        let blocks = self.blocks.get_mut();
-        if blocks.len() > 1 {
-            let total = blocks
-                .iter()
-                .map(|b| u64::try_from(b.nbytes()).unwrap_or(u64::MAX))
-                .fold(0, u64::saturating_add);
-            // Merge; where the host cannot, keep the largest block and grow again next time.
-            match HostBuffer::zeroed(total, Alignment::HOST) {
-                Ok(merged) => *blocks = alloc::vec![merged],
-                Err(_) => {
-                    blocks.sort_by_key(HostBuffer::nbytes);
-                    blocks.drain(..blocks.len().saturating_sub(1));
-                }
-            }
+        if self.blocks.get_mut().len() > 1 {
+            self.merge();
         }
         self.cursor.set(0);
         self.used.set(0);
+    }
+
+    /// One block for all; where the host cannot, the largest is kept, and the arena grows again next time.
+    #[cold]
+    fn merge(&mut self) {
+        let blocks = self.blocks.get_mut();
+        let total = blocks
+            .iter()
+            .map(|b| u64::try_from(b.nbytes()).unwrap_or(u64::MAX))
+            .fold(0, u64::saturating_add);
+        match HostBuffer::zeroed(total, Alignment::HOST) {
+            Ok(merged) => *blocks = alloc::vec![merged],
+            Err(_) => {
+                blocks.sort_by_key(HostBuffer::nbytes);
+                blocks.drain(..blocks.len().saturating_sub(1));
+            }
+        }
     }
 
     /// Bytes handed out since the last reset, padding included.

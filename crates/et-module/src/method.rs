@@ -14,7 +14,7 @@ use et_memory::PlannedMemory;
 use et_schema::ValueView;
 use smallvec::SmallVec;
 
-use crate::error::{ErrorKind, Place};
+use crate::error::ErrorKind;
 use crate::load::InitialisedSlots;
 use crate::run::{self, Position};
 use crate::step::Steps;
@@ -205,7 +205,7 @@ impl Method {
         let _entered = span.enter();
         self.begin()?;
         let result = loop {
-            match self.advance() {
+            match self.advance(u64::MAX) {
                 Ok(true) => {}
                 Ok(false) => break Ok(()),
                 Err(error) => break Err(error),
@@ -223,7 +223,7 @@ impl Method {
         if self.position.is_none() {
             self.begin()?;
         }
-        let advanced = self.advance();
+        let advanced = self.advance(1);
         if !matches!(advanced, Ok(true)) {
             self.end(advanced.is_ok());
         }
@@ -323,10 +323,7 @@ impl Method {
             return Err(ErrorKind::InputsMissing { missing }.into());
         }
         self.table.end_views();
-        for (value, first) in &self.plain {
-            self.table
-                .set(*value, first.share().unwrap_or(EValue::None))?;
-        }
+        self.table.restore(&self.plain)?;
         for &output in &self.outputs {
             if self.table.meta(output).is_some() {
                 let allocated = self
@@ -338,50 +335,34 @@ impl Method {
         Ok(())
     }
 
-    #[inline]
-    fn advance(&mut self) -> Result<bool, Error> {
+    /// Runs instructions, `most` at most. Says whether the run goes on.
+    fn advance(&mut self, most: u64) -> Result<bool, Error> {
         let Some(position) = self.position else {
             return Ok(false);
         };
-        self.may_go_on()
-            .map_err(|kind| Error::from(kind).in_method(self.meta.name()))?;
-        self.taken = self.taken.saturating_add(1);
-        match run::step(
-            &mut self.steps,
-            &mut self.table,
-            &self.environment,
-            position,
-        ) {
+        let limit = self.instruction_limit;
+        let left = limit.saturating_sub(self.taken);
+        if left == 0 {
+            return Err(
+                Error::from(ErrorKind::InstructionLimit { limit }).in_method(self.meta.name())
+            );
+        }
+        let (steps, table) = (&mut self.steps, &mut self.table);
+        let advanced = run::advance(steps, table, &self.environment, position, most.min(left));
+        self.taken = self.taken.saturating_add(advanced.taken);
+        match advanced.next {
             Ok(next) => {
                 self.position = next;
                 Ok(next.is_some())
             }
-            Err((kind, instruction, name)) => {
-                if matches!(kind, ErrorKind::Cancelled) {
+            Err(error) => {
+                // The wish is fulfilled with this; the next run is another one.
+                if matches!(error.kind(), ErrorKind::Cancelled) {
                     self.table.interrupt().take();
                 }
-                let place = Place {
-                    instruction: Some(instruction),
-                    name: Some(name),
-                    ..Place::default()
-                };
-                Err(kind.at(place).in_method(self.meta.name()))
+                Err(error.in_method(self.meta.name()))
             }
         }
-    }
-
-    /// Whether another instruction may run.
-    #[inline]
-    fn may_go_on(&self) -> Result<(), ErrorKind> {
-        if self.taken >= self.instruction_limit {
-            let limit = self.instruction_limit;
-            return Err(ErrorKind::InstructionLimit { limit });
-        }
-        // The wish is fulfilled with this; the next run is another one.
-        if self.table.interrupt().take() {
-            return Err(ErrorKind::Cancelled);
-        }
-        Ok(())
     }
 
     fn end(&mut self, completed: bool) {

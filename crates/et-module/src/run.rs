@@ -5,7 +5,8 @@ use et_kernel::{
     Arguments, EValue, Environment, Event, KernelContext, KernelError, ValueIndex, ValueTable,
 };
 
-use crate::error::ErrorKind;
+use crate::Error;
+use crate::error::{ErrorKind, Place};
 use crate::step::{LoadedDelegate, Step, Steps};
 
 /// The instruction that comes next.
@@ -23,54 +24,90 @@ impl Position {
     };
 }
 
-/// An error with the instruction it happened at, and that instruction's name.
-type Failure = (ErrorKind, usize, String);
+/// How far [`advance`] came.
+pub(crate) struct Advanced {
+    /// Instructions that were begun.
+    pub(crate) taken: u64,
+    /// The instruction that comes next; `None` at the end.
+    pub(crate) next: Result<Option<Position>, Error>,
+}
 
-/// Runs the step at `position`, and says which comes next; `None` at the end.
-#[inline]
-pub(crate) fn step(
+/// Runs the steps from `position` on, `most` at most.
+pub(crate) fn advance(
     steps: &mut Steps,
     table: &mut ValueTable,
     environment: &Environment,
     position: Position,
-) -> Result<Option<Position>, Failure> {
-    let Position { chain, instruction } = position;
-    let Some(range) = steps.chains.get(chain).cloned() else {
-        return Ok(None);
-    };
-    if instruction >= range.len() {
-        return Ok(next_chain(steps, chain));
+    most: u64,
+) -> Advanced {
+    let Position {
+        mut chain,
+        mut instruction,
+    } = position;
+    let mut taken = 0u64;
+    while let Some(range) = steps.chains.get(chain).cloned() {
+        while instruction < range.len() {
+            if taken == most {
+                let next = Position { chain, instruction };
+                return Advanced {
+                    taken,
+                    next: Ok(Some(next)),
+                };
+            }
+            if table.interrupt().is_raised() {
+                let next = Err(ErrorKind::Cancelled.into());
+                return Advanced { taken, next };
+            }
+            taken = taken.saturating_add(1);
+            let at = range.start.saturating_add(instruction);
+            let jump = match environment.hook {
+                None => run(steps, at, table, environment),
+                Some(_) => run_watched(steps, at, instruction, table, environment),
+            };
+            match jump {
+                Ok(jump) => instruction = jump.unwrap_or(instruction.saturating_add(1)),
+                Err(kind) => {
+                    let next = Err(failed_at(kind, instruction, steps, at));
+                    return Advanced { taken, next };
+                }
+            }
+        }
+        (chain, instruction) = (chain.saturating_add(1), 0);
     }
-    let at = range.start.saturating_add(instruction);
-    if environment.hook.is_some() {
-        environment.emit(&Event::StepBegin {
-            instruction,
-            name: steps.name(&steps.steps[at]),
-        });
+    Advanced {
+        taken,
+        next: Ok(None),
     }
-    let jump = run(steps, at, table, environment);
-    if environment.hook.is_some() {
-        environment.emit(&Event::StepEnd {
-            instruction,
-            args: &table.argument_places(&steps.values(&steps.steps[at])),
-        });
-    }
-    let jump = jump.map_err(|kind| (kind, instruction, steps.name(&steps.steps[at]).to_owned()))?;
-    let next = jump.unwrap_or(instruction.saturating_add(1));
-    if next >= range.len() {
-        return Ok(next_chain(steps, chain));
-    }
-    Ok(Some(Position {
-        chain,
-        instruction: next,
-    }))
 }
 
-fn next_chain(steps: &Steps, chain: usize) -> Option<Position> {
-    let chain = chain.saturating_add(1);
-    (chain < steps.chains.len()).then_some(Position {
-        chain,
-        instruction: 0,
+/// As [`run`], telling the hook of it.
+#[cold]
+fn run_watched(
+    steps: &mut Steps,
+    at: usize,
+    instruction: usize,
+    table: &mut ValueTable,
+    environment: &Environment,
+) -> Result<Option<usize>, ErrorKind> {
+    environment.emit(&Event::StepBegin {
+        instruction,
+        name: steps.name(&steps.steps[at]),
+    });
+    let jump = run(steps, at, table, environment);
+    environment.emit(&Event::StepEnd {
+        instruction,
+        args: &table.argument_places(&steps.values(&steps.steps[at])),
+    });
+    jump
+}
+
+/// The error of step `at`, which is number `instruction` of its chain.
+#[cold]
+fn failed_at(kind: ErrorKind, instruction: usize, steps: &Steps, at: usize) -> Error {
+    kind.at(Place {
+        instruction: Some(instruction),
+        name: Some(steps.name(&steps.steps[at]).to_owned()),
+        ..Place::default()
     })
 }
 

@@ -165,15 +165,16 @@ fn out_of_range() -> KernelError {
 /// Whole operands give a whole number, others a fraction.
 fn arithmetic(
     context: &mut KernelContext<'_>,
-    whole: fn(i64, i64) -> Option<i64>,
-    fraction: fn(f64, f64) -> f64,
+    whole: impl Fn(i64, i64) -> Option<i64>,
+    fraction: impl Fn(f64, f64) -> f64,
 ) -> Result<(), KernelError> {
     expect(context, 3)?;
-    let result = match number_pair(context)? {
-        (Scalar::Int(a), Scalar::Int(b)) => EValue::Int(whole(a, b).ok_or_else(out_of_range)?),
-        (a, b) => EValue::Double(fraction(a.to_f64(), b.to_f64())),
-    };
-    context.set(2, result)
+    if let (EValue::Int(a), EValue::Int(b)) = (context.value(0)?, context.value(1)?) {
+        let result = whole(*a, *b).ok_or_else(out_of_range)?;
+        return context.set(2, EValue::Int(result));
+    }
+    let (a, b) = number_pair(context)?;
+    context.set(2, EValue::Double(fraction(a.to_f64(), b.to_f64())))
 }
 
 /// Two numbers, of which none is a truth value.
@@ -191,7 +192,7 @@ fn number_pair(context: &KernelContext<'_>) -> Result<(Scalar, Scalar), KernelEr
 
 fn whole(
     context: &mut KernelContext<'_>,
-    f: fn(i64, i64) -> Option<i64>,
+    f: impl Fn(i64, i64) -> Option<i64>,
 ) -> Result<(), KernelError> {
     expect(context, 3)?;
     let result = f(context.int(0)?, context.int(1)?).ok_or_else(out_of_range)?;
@@ -219,8 +220,8 @@ fn true_quotient(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 fn compare(
     context: &mut KernelContext<'_>,
-    whole: fn(i64, i64) -> bool,
-    fraction: fn(f64, f64) -> bool,
+    whole: impl Fn(i64, i64) -> bool,
+    fraction: impl Fn(f64, f64) -> bool,
 ) -> Result<(), KernelError> {
     expect(context, 3)?;
     let result = match (context.scalar(0)?, context.scalar(1)?) {
@@ -254,7 +255,7 @@ fn rounded(value: f64) -> Result<i64, KernelError> {
     }
 }
 
-fn to_whole(context: &mut KernelContext<'_>, f: fn(f64) -> f64) -> Result<(), KernelError> {
+fn to_whole(context: &mut KernelContext<'_>, f: impl Fn(f64) -> f64) -> Result<(), KernelError> {
     expect(context, 2)?;
     let value = match context.value(0)? {
         EValue::Double(value) => *value,

@@ -6,8 +6,6 @@ use crate::list::List;
 
 /// A value of a method, as the file has it.
 #[derive(Debug, Clone, Copy)]
-// One place for all contents: where a truth value lies beside the tag, copying any value is two overlapping moves.
-#[repr(C, u8)]
 #[non_exhaustive]
 pub enum ValueView<'a> {
     /// No value (an optional argument that was not given).
