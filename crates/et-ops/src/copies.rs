@@ -8,45 +8,51 @@ use crate::arguments::output;
 use crate::convert::convert;
 use crate::dispatch::{MOVABLE, compute, expect_dtype};
 use crate::elementwise::walk;
+use crate::plan::{NewPlan, keep, moving};
 use crate::view::{self, View};
 
 const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
 
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new("aten::clone.out", MOVABLE, |c| copy(c, 2)),
-    Kernel::new("aten::_to_copy.out", MOVABLE, |c| copy(c, 3)),
-    Kernel::new("dim_order_ops::_clone_dim_order.out", MOVABLE, |c| {
+    moving("aten::clone.out", MOVABLE, |c| copy(c, 2)),
+    moving("aten::_to_copy.out", MOVABLE, |c| copy(c, 3)),
+    moving("dim_order_ops::_clone_dim_order.out", MOVABLE, |c| {
         copy(c, 3)
     }),
-    Kernel::new("dim_order_ops::_to_dim_order_copy.out", MOVABLE, |c| {
+    moving("dim_order_ops::_to_dim_order_copy.out", MOVABLE, |c| {
         copy(c, 3)
     }),
     Kernel::new("aten::copy.out", ALL, |c| {
         let (like, source, out) = (c.tensor(0)?, c.tensor(1)?, output(c, 3)?);
-        copy_over(c, out, like, source)
+        copy_over(c, NewPlan::UNKEPT, out, like, source)
     }),
-    Kernel::new("aten::copy_", ALL, |c| {
-        c.expect_arguments(3..=4)?;
-        let (out, source) = (c.tensor(0)?, c.tensor(1)?);
-        copy_over(c, out, out, source)
+    moving("aten::copy_", ALL, |c| {
+        keep(c, |c, plan| {
+            c.expect_arguments(3..=4)?;
+            let (out, source) = (c.tensor(0)?, c.tensor(1)?);
+            copy_over(c, plan, out, out, source)
+        })
     }),
 ];
 
 /// The output says which element type and dimension order the copy has.
 fn copy(context: &mut KernelContext<'_>, out_at: usize) -> Result<(), KernelError> {
-    let (input, out) = (context.tensor(0)?, output(context, out_at)?);
-    convert_to(context, out, input)
+    keep(context, |context, plan| {
+        let (input, out) = (context.tensor(0)?, output(context, out_at)?);
+        convert_to(context, plan, out, input)
+    })
 }
 
 /// Makes `out` the same as `input` in its own element type and dimension order.
 pub(crate) fn convert_to(
     context: &mut KernelContext<'_>,
+    plan: NewPlan<'_>,
     out: TensorId,
     input: TensorId,
 ) -> Result<(), KernelError> {
     if context.meta(out).dtype() == context.meta(input).dtype() {
         let view = View::of(context.meta(input));
-        return view::copy(context, out, input, &view);
+        return plan.copy(context, out, input, &view);
     }
     context.resize_like(out, input)?;
     convert_elements(context, out, input)
@@ -80,12 +86,13 @@ pub(crate) fn copy_beside<'c>(
 /// `source`, broadcast to the shape of `like`, in the element type of `out`.
 fn copy_over(
     context: &mut KernelContext<'_>,
+    plan: NewPlan<'_>,
     out: TensorId,
     like: TensorId,
     source: TensorId,
 ) -> Result<(), KernelError> {
     if context.meta(like).sizes() == context.meta(source).sizes() {
-        return convert_to(context, out, source);
+        return convert_to(context, plan, out, source);
     }
     context.resize_like(out, like)?;
     convert_elements(context, out, source)

@@ -7,27 +7,29 @@ use et_kernel::{
 use et_memory::Arena;
 
 use crate::arguments::output;
-use crate::blocks::{self, Blocks};
 use crate::convert::{convert, element_bytes, fill};
 use crate::copies::copy_beside;
 use crate::dims::{self, Sizes, dim_index};
 use crate::dispatch::{MOVABLE, NUMBERS, word};
 use crate::elementwise::scratch;
+use crate::plan::{NewPlan, keep, moving};
 use crate::promote::promote;
-use crate::shape::{Slice, copy_part, cut_dim, index_into};
-use crate::view::{self, View, expect_same_dtype, words_mut};
+use crate::shape::{Slice, cut_dim, index_into};
+use crate::view::{self, View, expect_same_dtype, overlap, words_mut};
 
 const ANY: ScalarTypeSet = MOVABLE;
 
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new("aten::cat.out", ANY, cat),
-    Kernel::new("aten::stack.out", ANY, stack),
-    Kernel::new("aten::split_copy.Tensor_out", ANY, split),
-    Kernel::new("aten::split_with_sizes_copy.out", ANY, split_with_sizes),
-    Kernel::new("aten::unbind_copy.int_out", ANY, unbind),
+    moving("aten::cat.out", ANY, |c| keep(c, cat)),
+    moving("aten::stack.out", ANY, |c| keep(c, stack)),
+    moving("aten::split_copy.Tensor_out", ANY, |c| keep(c, split)),
+    moving("aten::split_with_sizes_copy.out", ANY, |c| {
+        keep(c, split_with_sizes)
+    }),
+    moving("aten::unbind_copy.int_out", ANY, |c| keep(c, unbind)),
     Kernel::new("aten::constant_pad_nd.out", NUMBERS, pad),
-    Kernel::new("aten::slice_scatter.out", ANY, slice_scatter),
-    Kernel::new("aten::select_scatter.out", ANY, select_scatter),
+    moving("aten::slice_scatter.out", ANY, |c| keep(c, slice_scatter)),
+    moving("aten::select_scatter.out", ANY, |c| keep(c, select_scatter)),
 ];
 
 /// Copies `input` to the part of `out` along `dim`. Elements are converted to the output's type.
@@ -39,20 +41,6 @@ fn put(
     part: &Slice,
 ) -> Result<(), KernelError> {
     let (from, to) = (input.meta.dtype(), out.meta.dtype());
-    let blocks = Blocks::of(out.meta, dim);
-    if let Some(blocks) =
-        blocks.filter(|_| part.step == 1 && from == to && input.meta.is_contiguous())
-    {
-        let own = Blocks {
-            size: part.len,
-            ..blocks
-        };
-        return blocks::copy(
-            (out.bytes, blocks, part.start),
-            (input.bytes, own, 0),
-            part.len,
-        );
-    }
     let mut region = View::of(out.meta);
     part.cut(&mut region, dim);
     let view = View::of(input.meta);
@@ -66,35 +54,52 @@ fn put(
     view::copy_region(out, &region, converted, &view)
 }
 
-/// Whether two tensors share bytes.
-fn overlap(context: &KernelContext<'_>, a: TensorId, b: TensorId) -> Result<bool, KernelError> {
-    let places = context.place(a)?.zip(context.place(b)?);
-    Ok(places.is_some_and(|(a, b)| a.overlaps(&b)))
-}
-
 /// Copies the tensors of list 0 to parts of `out` along `dim`; `part` says which, or that the tensor counts for nothing.
 fn join(
+    context: &mut KernelContext<'_>,
+    mut plan: NewPlan<'_>,
+    out: TensorId,
+    dim: usize,
+    mut part: impl FnMut(usize, &TensorMeta) -> Option<Slice>,
+) -> Result<(), KernelError> {
+    let (mut shared, mut alike) = (false, true);
+    for id in tensors(context)? {
+        let id = id?;
+        shared |= overlap(context, out, id)?;
+        alike &= context.meta(out).dtype() == context.meta(id).dtype();
+    }
+    if !alike || shared {
+        return join_aside(context, out, dim, part);
+    }
+    for i in 0..tensor_count(context, 0)? {
+        let Some(id) = context.tensor_in_list(0, i)? else {
+            break;
+        };
+        let part = part(i, context.meta(id));
+        let mut region = View::of(context.meta(out));
+        let mut view = View::of(context.meta(id));
+        part.unwrap_or(Slice::run(0, 0)).cut(&mut region, dim);
+        if part.is_none() {
+            view.clone_from(&region);
+        }
+        let walk = view::walk_region(context.meta(out), &region, &view);
+        plan.add(context, out, id, walk)?;
+    }
+    plan.complete();
+    Ok(())
+}
+
+/// The same by way of scratch memory, since the first must not be written over what is still to be read; or of tensors of other
+/// element types.
+fn join_aside(
     context: &mut KernelContext<'_>,
     out: TensorId,
     dim: usize,
     mut part: impl FnMut(usize, &TensorMeta) -> Option<Slice>,
 ) -> Result<(), KernelError> {
     let temp = context.temp();
-    let mut shared = false;
-    let own = context.place(out)?;
-    for id in tensors(context)? {
-        let place = context.place(id?)?;
-        shared |= own
-            .zip(place)
-            .is_some_and(|(own, place)| own.overlaps(&place));
-    }
-    // The first must not be written over what is still to be read.
-    let mut aside = None;
-    if shared {
-        let meta = context.meta(out).clone();
-        let bytes = scratch::<u8>(temp, meta.nbytes())?;
-        aside = Some((meta, bytes));
-    }
+    let meta = context.meta(out).clone();
+    let bytes = scratch::<u8>(temp, meta.nbytes())?;
     for i in 0..tensor_count(context, 0)? {
         let Some(id) = context.tensor_in_list(0, i)? else {
             break;
@@ -102,18 +107,15 @@ fn join(
         let Some(part) = part(i, context.meta(id)) else {
             continue;
         };
-        if let Some((meta, bytes)) = &mut aside {
-            let ([], [input]) = context.disjoint([], [id])?;
-            put(temp, TensorOut { meta, bytes }, input, dim, &part)?;
-        } else {
-            let ([out], [input]) = context.disjoint([out], [id])?;
-            put(temp, out, input, dim, &part)?;
-        }
+        let ([], [input]) = context.disjoint([], [id])?;
+        let out = TensorOut {
+            meta: &meta,
+            bytes: &mut *bytes,
+        };
+        put(temp, out, input, dim, &part)?;
     }
-    if let Some((_, bytes)) = aside {
-        let ([out], []) = context.disjoint([out], [])?;
-        out.bytes.copy_from_slice(bytes);
-    }
+    let ([out], []) = context.disjoint([out], [])?;
+    out.bytes.copy_from_slice(bytes);
     Ok(())
 }
 
@@ -139,7 +141,7 @@ fn is_nothing(sizes: &[usize]) -> bool {
     sizes == [0]
 }
 
-fn cat(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn cat(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let out = output(context, 2)?;
     let mut like = None;
     let mut dtype: Option<ScalarType> = None;
@@ -179,7 +181,7 @@ fn cat(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     dims::numel(&sizes)?;
     context.resize(out, &sizes)?;
     let mut start = 0;
-    join(context, out, dim, |_, meta| {
+    join(context, plan, out, dim, |_, meta| {
         if is_nothing(meta.sizes()) {
             return None;
         }
@@ -193,7 +195,7 @@ fn id_sizes(sizes: &[usize]) -> Sizes {
     sizes.into()
 }
 
-fn stack(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn stack(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let out = output(context, 2)?;
     let count = tensor_count(context, 0)?;
     let mut sizes: Option<Sizes> = None;
@@ -220,7 +222,7 @@ fn stack(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     sizes.insert(dim, count);
     dims::numel(&sizes)?;
     context.resize(out, &sizes)?;
-    join(context, out, dim, |i, _| Some(Slice::index(i)))
+    join(context, plan, out, dim, |i, _| Some(Slice::index(i)))
 }
 
 /// The outputs of an operator that makes several: a list at `at`, which may be named once more.
@@ -248,6 +250,7 @@ fn expect_outputs(context: &KernelContext<'_>, at: usize, parts: usize) -> Resul
 /// Makes the outputs of list `at` copies of parts of `input` along `dim`.
 fn take_apart(
     context: &mut KernelContext<'_>,
+    mut plan: NewPlan<'_>,
     input: TensorId,
     at: usize,
     dim: usize,
@@ -262,11 +265,18 @@ fn take_apart(
         part(i).resize(context, out, input, dim)?;
         shared |= overlap(context, out, input)?;
     }
+    let view = |context: &KernelContext<'_>, i: usize| {
+        let mut view = View::of(context.meta(input));
+        part(i).cut(&mut view, dim);
+        view
+    };
     if !shared || parts == 1 {
         for i in 0..parts {
             let out = part_output(context, at, i)?;
-            copy_part(context, out, input, dim, &part(i))?;
+            let walk = view::walk_whole(context.meta(out), &view(context, i));
+            plan.add(context, out, input, walk)?;
         }
+        plan.complete();
         return Ok(());
     }
     // The first must not be written over what is still to be read.
@@ -276,15 +286,14 @@ fn take_apart(
     aside.copy_from_slice(from.bytes);
     for i in 0..parts {
         let out = part_output(context, at, i)?;
-        let mut view = View::of(context.meta(input));
-        part(i).cut(&mut view, dim);
+        let view = view(context, i);
         let ([out], []) = context.disjoint([out], [])?;
         view::copy_whole(out, aside, &view)?;
     }
     Ok(())
 }
 
-fn split(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn split(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let input = context.tensor(0)?;
     let part = dims::size("the size of a part", context.int(1)?)?;
     let (dim, size) = cut_dim(context, input, 2)?;
@@ -296,13 +305,13 @@ fn split(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     } else {
         size.div_ceil(part).max(1)
     };
-    take_apart(context, input, 3, dim, parts, |i| {
+    take_apart(context, plan, input, 3, dim, parts, |i| {
         let start = i * part;
         Slice::run(start, part.min(size - start))
     })
 }
 
-fn split_with_sizes(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn split_with_sizes(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, wanted) = (context.tensor(0)?, context.int_list(1)?);
     let sizes = dims::sizes("the size of a part", &wanted)?;
     let (dim, size) = cut_dim(context, input, 2)?;
@@ -314,15 +323,15 @@ fn split_with_sizes(context: &mut KernelContext<'_>) -> Result<(), KernelError> 
             "parts {sizes:?} do not make up a size of {size}"
         )));
     }
-    take_apart(context, input, 3, dim, sizes.len(), |i| {
+    take_apart(context, plan, input, 3, dim, sizes.len(), |i| {
         Slice::run(sizes[..i].iter().sum(), sizes[i])
     })
 }
 
-fn unbind(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn unbind(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let input = context.tensor(0)?;
     let (dim, size) = cut_dim(context, input, 1)?;
-    take_apart(context, input, 2, dim, size, Slice::index)
+    take_apart(context, plan, input, 2, dim, size, Slice::index)
 }
 
 /// `constant_pad_nd(self, pad, value)`: pairs of paddings from the last dimension on; negative ones cut off.
@@ -380,6 +389,7 @@ fn pad(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 /// Copies the input to `out` and `source` over a part of it along `dim`.
 fn scatter_part(
     context: &mut KernelContext<'_>,
+    mut plan: NewPlan<'_>,
     out: TensorId,
     dim: usize,
     part: &Slice,
@@ -395,22 +405,34 @@ fn scatter_part(
             region.sizes
         )));
     }
-    let temp = context.temp();
-    let (out, source) = copy_beside(context, out, input, source)?;
-    put(temp, out, source, dim, part)
+    context.resize_like(out, input)?;
+    let mut region = View::of(context.meta(out));
+    part.cut(&mut region, dim);
+    let (meta, of) = (context.meta(out), View::of(context.meta(source)));
+    let walk = view::walk_region(meta, &region, &of);
+    if overlap(context, out, source)? || context.meta(source).dtype() != meta.dtype() {
+        let temp = context.temp();
+        let (out, source) = copy_beside(context, out, input, source)?;
+        return put(temp, out, source, dim, part);
+    }
+    let whole = view::walk_whole(meta, &View::of(context.meta(input)));
+    plan.add(context, out, input, whole)?;
+    plan.add(context, out, source, walk)?;
+    plan.complete();
+    Ok(())
 }
 
-fn slice_scatter(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn slice_scatter(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 6)?);
     let (dim, size) = cut_dim(context, input, 2)?;
     let (start, end) = (context.optional_int(3)?, context.optional_int(4)?);
     let part = Slice::new(size, start, end, context.int(5)?)?;
-    scatter_part(context, out, dim, &part)
+    scatter_part(context, plan, out, dim, &part)
 }
 
-fn select_scatter(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn select_scatter(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 4)?);
     let (dim, size) = cut_dim(context, input, 2)?;
     let index = index_into(size, context.int(3)?)?;
-    scatter_part(context, out, dim, &Slice::index(index))
+    scatter_part(context, plan, out, dim, &Slice::index(index))
 }

@@ -27,6 +27,7 @@ mod math;
 mod matmul;
 mod norm;
 mod number;
+mod plan;
 mod pool;
 mod prim;
 mod product;

@@ -11,6 +11,7 @@ use crate::dims::{self, Sizes, Walk, broadcast_strides, dim_index};
 use crate::dispatch::{INDEX, MOVABLE, compute, expect_dtype, word};
 use crate::elementwise::scratch;
 use crate::number::{Compute, Float};
+use crate::plan::NewPlan;
 use crate::view::{expect_same_dtype, words, words_mut};
 
 pub(crate) const KERNELS: &[Kernel] = &[
@@ -37,7 +38,7 @@ fn triangle(context: &mut KernelContext<'_>, lower: bool) -> Result<(), KernelEr
             "a triangle of a tensor of less than 2 dimensions",
         ));
     }
-    convert_to(context, out, input)?;
+    convert_to(context, NewPlan::UNKEPT, out, input)?;
     let ([mut out], []) = context.disjoint([out], [])?;
     let meta = out.meta;
     let (sizes, strides) = (meta.sizes(), meta.strides());
@@ -243,7 +244,7 @@ fn dropout(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     expect_dtype("the input", context.meta(input).dtype(), floating)?;
     expect_same_dtype(context, out, input)?;
     expect_dtype("the mask", context.meta(mask).dtype(), TRUTH)?;
-    convert_to(context, out, input)?;
+    convert_to(context, NewPlan::UNKEPT, out, input)?;
     context.resize_like(mask, input)?;
     let ([mut mask], []) = context.disjoint([mask], [])?;
     mask.elements_mut::<Bool8>()?.fill(Bool8(1));

@@ -4,51 +4,59 @@ use et_kernel::{Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, Te
 
 use crate::arguments::output;
 use crate::blocks::{self, Blocks};
-use crate::dims::{self, DimSet, Sizes, Strides, dim_index, dim_set};
+use crate::dims::{self, DimSet, Sizes, Strides, Walk, dim_index, dim_set};
+use crate::plan::{NewPlan, keep, moving};
 use crate::view::{self, View};
 
 const ANY: ScalarTypeSet = crate::dispatch::MOVABLE;
 
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new("aten::permute_copy.out", ANY, permute),
-    Kernel::new("aten::transpose_copy.int_out", ANY, transpose),
-    Kernel::new("aten::t_copy.out", ANY, matrix_transpose),
-    Kernel::new("aten::expand_copy.out", ANY, expand),
-    Kernel::new("aten::repeat.out", ANY, repeat),
-    Kernel::new("aten::squeeze_copy.dim_out", ANY, |c| {
-        let dim = c.int(1)?;
-        squeeze(c, &[dim])
+    moving("aten::permute_copy.out", ANY, |c| keep(c, permute)),
+    moving("aten::transpose_copy.int_out", ANY, |c| keep(c, transpose)),
+    moving("aten::t_copy.out", ANY, |c| keep(c, matrix_transpose)),
+    moving("aten::expand_copy.out", ANY, |c| keep(c, expand)),
+    moving("aten::repeat.out", ANY, |c| keep(c, repeat)),
+    moving("aten::squeeze_copy.dim_out", ANY, |c| {
+        keep(c, |c, plan| {
+            let dim = c.int(1)?;
+            squeeze(c, plan, &[dim])
+        })
     }),
-    Kernel::new("aten::squeeze_copy.dims_out", ANY, |c| {
-        let dims = c.int_list(1)?;
-        squeeze(c, &dims)
+    moving("aten::squeeze_copy.dims_out", ANY, |c| {
+        keep(c, |c, plan| {
+            let dims = c.int_list(1)?;
+            squeeze(c, plan, &dims)
+        })
     }),
-    Kernel::new("aten::unsqueeze_copy.out", ANY, unsqueeze),
-    Kernel::new("aten::slice_copy.Tensor_out", ANY, slice),
-    Kernel::new("aten::narrow_copy.out", ANY, narrow),
-    Kernel::new("aten::select_copy.int_out", ANY, select),
-    Kernel::new("aten::diagonal_copy.out", ANY, diagonal),
-    Kernel::new("aten::unfold_copy.out", ANY, unfold),
-    Kernel::new("aten::flip.out", ANY, flip),
-    Kernel::new("aten::view_copy.out", ANY, reshape),
-    Kernel::new("aten::_unsafe_view.out", ANY, reshape),
-    Kernel::new("aten::alias_copy.out", ANY, |c| whole(c, 1)),
-    Kernel::new("aten::detach_copy.out", ANY, |c| whole(c, 1)),
-    Kernel::new("aten::lift_fresh_copy.out", ANY, |c| whole(c, 1)),
-    Kernel::new("aten::as_strided_copy.out", ANY, as_strided),
-    Kernel::new("aten::pixel_shuffle.out", ANY, pixel_shuffle),
-    Kernel::new("aten::pixel_unshuffle.out", ANY, pixel_unshuffle),
+    moving("aten::unsqueeze_copy.out", ANY, |c| keep(c, unsqueeze)),
+    moving("aten::slice_copy.Tensor_out", ANY, |c| keep(c, slice)),
+    moving("aten::narrow_copy.out", ANY, |c| keep(c, narrow)),
+    moving("aten::select_copy.int_out", ANY, |c| keep(c, select)),
+    moving("aten::diagonal_copy.out", ANY, |c| keep(c, diagonal)),
+    moving("aten::unfold_copy.out", ANY, |c| keep(c, unfold)),
+    moving("aten::flip.out", ANY, |c| keep(c, flip)),
+    moving("aten::view_copy.out", ANY, |c| keep(c, reshape)),
+    moving("aten::_unsafe_view.out", ANY, |c| keep(c, reshape)),
+    moving("aten::alias_copy.out", ANY, |c| keep(c, whole)),
+    moving("aten::detach_copy.out", ANY, |c| keep(c, whole)),
+    moving("aten::lift_fresh_copy.out", ANY, |c| keep(c, whole)),
+    moving("aten::as_strided_copy.out", ANY, |c| keep(c, as_strided)),
+    moving("aten::pixel_shuffle.out", ANY, |c| keep(c, pixel_shuffle)),
+    moving("aten::pixel_unshuffle.out", ANY, |c| {
+        keep(c, pixel_unshuffle)
+    }),
 ];
 
-fn whole(context: &mut KernelContext<'_>, out_at: usize) -> Result<(), KernelError> {
-    let (input, out) = (context.tensor(0)?, output(context, out_at)?);
+fn whole(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
+    let (input, out) = (context.tensor(0)?, output(context, 1)?);
     let view = View::of(context.meta(input));
-    view::copy(context, out, input, &view)
+    plan.copy(context, out, input, &view)
 }
 
 /// Dimension `i` of the output is dimension `order[i]` of the input.
 fn permute_by(
     context: &mut KernelContext<'_>,
+    plan: NewPlan<'_>,
     out: TensorId,
     input: TensorId,
     order: &[usize],
@@ -59,10 +67,10 @@ fn permute_by(
         strides: order.iter().map(|&dim| of.strides[dim]).collect(),
         start: 0,
     };
-    view::copy(context, out, input, &view)
+    plan.copy(context, out, input, &view)
 }
 
-fn permute(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn permute(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, dims, out) = (
         context.tensor(0)?,
         context.int_list(1)?,
@@ -80,10 +88,10 @@ fn permute(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         .iter()
         .map(|&dim| dim_index("dimension", dim, rank))
         .collect::<Result<_, _>>()?;
-    permute_by(context, out, input, &order)
+    permute_by(context, plan, out, input, &order)
 }
 
-fn transpose(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn transpose(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 3)?);
     let rank = context.meta(input).rank();
     let a = dim_index("dimension", context.int(1)?, rank)?;
@@ -92,14 +100,14 @@ fn transpose(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     if rank > 0 {
         order.swap(a, b);
     }
-    permute_by(context, out, input, &order)
+    permute_by(context, plan, out, input, &order)
 }
 
-fn matrix_transpose(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn matrix_transpose(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 1)?);
     match context.meta(input).rank() {
-        0 | 1 => whole(context, 1),
-        2 => permute_by(context, out, input, &[1, 0]),
+        0 | 1 => whole(context, plan),
+        2 => permute_by(context, plan, out, input, &[1, 0]),
         rank => Err(KernelError::invalid(format!(
             "t_copy of a tensor of {rank} dimensions; it takes up to 2"
         ))),
@@ -107,7 +115,7 @@ fn matrix_transpose(context: &mut KernelContext<'_>) -> Result<(), KernelError> 
 }
 
 /// -1 among the sizes keeps the input's.
-fn expand(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn expand(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, wanted, out) = (
         context.tensor(0)?,
         context.int_list(1)?,
@@ -130,11 +138,11 @@ fn expand(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         sizes,
         start: 0,
     };
-    view::copy(context, out, input, &view)
+    plan.copy(context, out, input, &view)
 }
 
 /// As if the input lay in a space where it repeats: dimension `d` of the output is `repeats[d]` times the input's.
-fn repeat(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn repeat(context: &mut KernelContext<'_>, mut plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, repeats, out) = (
         context.tensor(0)?,
         context.int_list(1)?,
@@ -158,29 +166,27 @@ fn repeat(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         .ok_or_else(|| KernelError::invalid("a repeated size is too large"))?;
     dims::numel(&sizes)?;
     context.resize(out, &sizes)?;
-    let ([out], [input]) = context.disjoint([out], [input])?;
     // Each dimension in two: which repetition, and where in the input.
-    let (mut region, mut view) = (View::of(out.meta), View::of(out.meta));
-    region.sizes.clear();
-    region.strides.clear();
-    for &dim in out.meta.dim_order() {
+    let meta = context.meta(out);
+    let walk = Walk::new(meta.dim_order().iter().flat_map(|&dim| {
         let dim = usize::from(dim);
-        let (own, stride) = (whole.sizes[dim], out.meta.strides()[dim] as isize);
-        region.sizes.extend([repeats[dim], own]);
-        region.strides.extend([times(stride, own), stride]);
-    }
-    view.sizes.clone_from(&region.sizes);
-    view.strides = out
-        .meta
-        .dim_order()
-        .iter()
-        .flat_map(|&dim| [0, whole.strides[usize::from(dim)]])
-        .collect();
-    view::copy_region(out, &region, input.bytes, &view)
+        let (own, stride) = (whole.sizes[dim], meta.strides()[dim] as isize);
+        [
+            (repeats[dim], [times(stride, own), 0]),
+            (own, [stride, whole.strides[dim]]),
+        ]
+    }));
+    plan.add(context, out, input, walk)?;
+    plan.complete();
+    Ok(())
 }
 
 /// Takes away those of the named dimensions that have size 1.
-fn squeeze(context: &mut KernelContext<'_>, dims: &[i64]) -> Result<(), KernelError> {
+fn squeeze(
+    context: &mut KernelContext<'_>,
+    plan: NewPlan<'_>,
+    dims: &[i64],
+) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 2)?);
     let mut view = View::of(context.meta(input));
     let rank = view.sizes.len();
@@ -194,15 +200,15 @@ fn squeeze(context: &mut KernelContext<'_>, dims: &[i64]) -> Result<(), KernelEr
             view.remove(dim);
         }
     }
-    view::copy(context, out, input, &view)
+    plan.copy(context, out, input, &view)
 }
 
-fn unsqueeze(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn unsqueeze(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 2)?);
     let mut view = View::of(context.meta(input));
     let dim = dim_index("dimension", context.int(1)?, view.sizes.len() + 1)?;
     view.insert(dim, 1, 0);
-    view::copy(context, out, input, &view)
+    plan.copy(context, out, input, &view)
 }
 
 /// A part of a dimension.
@@ -313,18 +319,20 @@ impl Slice {
 /// Makes `out` a copy of a part of `input` along `dim`.
 pub(crate) fn copy_part(
     context: &mut KernelContext<'_>,
+    plan: NewPlan<'_>,
     out: TensorId,
     input: TensorId,
     dim: usize,
     part: &Slice,
 ) -> Result<(), KernelError> {
-    // Where the two are one tensor, the new shape is the input's as well.
-    let plain = part.step == 1 && out != input && context.meta(out).is_contiguous();
+    // What is done only once needs no walk. Where the two are one tensor, the new shape is the input's as well.
+    let plain =
+        part.step == 1 && out != input && !plan.is_kept() && context.meta(out).is_contiguous();
     let blocks = Blocks::of(context.meta(input), dim).filter(|_| plain);
     let Some(blocks) = blocks else {
         let mut view = View::of(context.meta(input));
         part.cut(&mut view, dim);
-        return view::copy(context, out, input, &view);
+        return plan.copy(context, out, input, &view);
     };
     view::expect_same_dtype(context, out, input)?;
     part.resize(context, out, input, dim)?;
@@ -365,15 +373,15 @@ fn rank_of_some(view: &View) -> Result<usize, KernelError> {
     }
 }
 
-fn slice(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn slice(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 5)?);
     let (dim, size) = cut_dim(context, input, 1)?;
     let (start, end) = (context.optional_int(2)?, context.optional_int(3)?);
     let part = Slice::new(size, start, end, context.int(4)?)?;
-    copy_part(context, out, input, dim, &part)
+    copy_part(context, plan, out, input, dim, &part)
 }
 
-fn narrow(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn narrow(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 4)?);
     let (dim, size) = cut_dim(context, input, 1)?;
     let (start, len) = (context.int(2)?, dims::size("the length", context.int(3)?)?);
@@ -385,7 +393,7 @@ fn narrow(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     .ok()
     .filter(|&start| start <= size && len <= size - start)
     .ok_or_else(|| KernelError::invalid("narrow_copy outside of the input"))?;
-    copy_part(context, out, input, dim, &Slice::run(start, len))
+    copy_part(context, plan, out, input, dim, &Slice::run(start, len))
 }
 
 /// An index into a dimension, counted from the end if negative.
@@ -401,15 +409,15 @@ pub(crate) fn index_into(size: usize, index: i64) -> Result<usize, KernelError> 
         .ok_or_else(|| KernelError::invalid(format!("index {index} is outside of size {size}")))
 }
 
-fn select(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn select(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 3)?);
     let (dim, size) = cut_dim(context, input, 1)?;
     let index = index_into(size, context.int(2)?)?;
-    copy_part(context, out, input, dim, &Slice::index(index))
+    copy_part(context, plan, out, input, dim, &Slice::index(index))
 }
 
 /// `diagonal_copy(self, offset, dim1, dim2)`: the diagonal becomes the last dimension.
-fn diagonal(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn diagonal(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 4)?);
     let mut view = View::of(context.meta(input));
     let rank = rank_of_some(&view)?;
@@ -435,11 +443,11 @@ fn diagonal(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     view.remove(a.max(b));
     view.remove(a.min(b));
     view.insert(view.sizes.len(), len, step);
-    view::copy(context, out, input, &view)
+    plan.copy(context, out, input, &view)
 }
 
 /// `unfold_copy(self, dimension, size, step)`: windows, whose inside becomes the last dimension.
-fn unfold(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn unfold(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 4)?);
     let mut view = View::of(context.meta(input));
     let dim = dim_index("dimension", context.int(1)?, rank_of_some(&view)?)?;
@@ -458,10 +466,10 @@ fn unfold(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         view.strides[dim] = 0;
     }
     view.insert(view.sizes.len(), size, stride);
-    view::copy(context, out, input, &view)
+    plan.copy(context, out, input, &view)
 }
 
-fn flip(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn flip(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, dims, out) = (
         context.tensor(0)?,
         context.int_list(1)?,
@@ -476,7 +484,7 @@ fn flip(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             view.slice(dim, size.saturating_sub(1), -1, size);
         }
     }
-    view::copy(context, out, input, &view)
+    plan.copy(context, out, input, &view)
 }
 
 /// The shape that a list asks for, in which one -1 stands for what is left of `numel` elements.
@@ -501,28 +509,25 @@ pub(crate) fn inferred_shape(wanted: &[i64], numel: usize) -> Result<Sizes, Kern
     Ok(sizes)
 }
 
-fn reshape(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn reshape(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, wanted, out) = (
         context.tensor(0)?,
         context.int_list(1)?,
         output(context, 2)?,
     );
     let sizes = inferred_shape(&wanted, context.meta(input).numel())?;
+    if context.meta(input).is_contiguous() {
+        return plan.copy(context, out, input, &View::dense(&sizes));
+    }
     view::expect_same_dtype(context, out, input)?;
     context.resize(out, &sizes)?;
-    if [out, input]
-        .iter()
-        .all(|&id| context.meta(id).is_contiguous())
-    {
-        return view::copy_bytes(context, out, input);
-    }
     let temp = context.temp();
     let ([out], [input]) = context.disjoint([out], [input])?;
     let dense = view::dense_copy(temp, input)?;
     view::copy_whole(out, dense, &View::dense(&sizes))
 }
 
-fn as_strided(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn as_strided(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 4)?);
     let sizes = dims::sizes("size", &context.int_list(1)?)?;
     let strides: Strides = context
@@ -542,11 +547,11 @@ fn as_strided(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         strides,
         start: start as isize,
     };
-    view::copy(context, out, input, &view)
+    plan.copy(context, out, input, &view)
 }
 
 /// Channels `[.., c·f·f, h, w]` become pixels `[.., c, h·f, w·f]`.
-fn pixel_shuffle(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn pixel_shuffle(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, factor, out) = pixel_arguments(context)?;
     let of = View::of(context.meta(input));
     let rank = of.sizes.len();
@@ -575,14 +580,14 @@ fn pixel_shuffle(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     view.sizes.extend([c / square, h, factor, w, factor]);
     view.strides
         .extend([times(cs, square), hs, times(cs, factor), ws, cs]);
-    copy_split(context, out, input, &sizes, |[c, h, w]| {
+    copy_split(context, plan, out, input, &sizes, |[c, h, w]| {
         let inner = [c, times(h, factor), h, times(w, factor), w];
         (inner.into_iter().collect(), view)
     })
 }
 
 /// Pixels `[.., c, h·f, w·f]` become channels `[.., c·f·f, h, w]`.
-fn pixel_unshuffle(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn pixel_unshuffle(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {
     let (input, factor, out) = pixel_arguments(context)?;
     let of = View::of(context.meta(input));
     let rank = of.sizes.len();
@@ -609,7 +614,7 @@ fn pixel_unshuffle(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         .extend([c, factor, factor, h / factor, w / factor]);
     view.strides
         .extend([cs, hs, ws, times(hs, factor), times(ws, factor)]);
-    copy_split(context, out, input, &sizes, |[c, h, w]| {
+    copy_split(context, plan, out, input, &sizes, |[c, h, w]| {
         let row = times(c, factor);
         let inner = [times(row, factor), row, c, h, w];
         (inner.into_iter().collect(), view)
@@ -638,6 +643,7 @@ fn pixel_arguments(
 /// output's strides of the 3 and returns those of the 5, and the view.
 fn copy_split(
     context: &mut KernelContext<'_>,
+    mut plan: NewPlan<'_>,
     out: TensorId,
     input: TensorId,
     sizes: &[usize],
@@ -646,8 +652,7 @@ fn copy_split(
     view::expect_same_dtype(context, out, input)?;
     dims::numel(sizes)?;
     context.resize(out, sizes)?;
-    let ([out], [input]) = context.disjoint([out], [input])?;
-    let mut region = View::of(out.meta);
+    let mut region = View::of(context.meta(out));
     let rank = region.strides.len();
     let (inner, view) = split([
         region.strides[rank - 3],
@@ -657,5 +662,8 @@ fn copy_split(
     region.strides.truncate(rank - 3);
     region.strides.extend(inner);
     region.sizes.clone_from(&view.sizes);
-    view::copy_region(out, &region, input.bytes, &view)
+    let walk = view::walk_region(context.meta(out), &region, &view);
+    plan.add(context, out, input, walk)?;
+    plan.complete();
+    Ok(())
 }

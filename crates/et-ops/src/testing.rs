@@ -39,8 +39,13 @@ impl Op {
         }
     }
 
+    /// A value that never changes, unless it is a tensor.
     fn push(&mut self, value: EValue) -> ValueIndex {
+        let changes = matches!(value, EValue::Tensor(_));
         self.values.push(value);
+        if !changes {
+            self.values.mark_constant();
+        }
         ValueIndex(self.values.len() as u32 - 1)
     }
 
@@ -171,15 +176,31 @@ impl Op {
         self
     }
 
-    /// Runs the operator, twice, since the second run meets what the first left. It is prepared before, as when a method is
-    /// loaded.
-    pub(crate) fn run(self) -> Result<Done, KernelError> {
-        self.run_once().and_then(Done::again)
+    /// Runs the operator, several times, since later runs meet what the first left. It is prepared before, as when a method is
+    /// loaded, but for the first run, which must give the same.
+    pub(crate) fn run(mut self) -> Result<Done, KernelError> {
+        self.call(None)?;
+        let before = self.shown();
+        let done = self.run_once().and_then(Done::again)?;
+        assert_eq!(done.op.shown(), before, "prepared it gives another result");
+        Ok(done)
+    }
+
+    /// The outputs.
+    fn shown(&self) -> Vec<(Vec<usize>, Vec<u8>)> {
+        let tensors = self.outputs.iter().map(|&index| self.values.tensor(index));
+        tensors
+            .map(|tensor| {
+                let tensor = tensor.unwrap();
+                (tensor.sizes().to_vec(), tensor.bytes().unwrap().to_vec())
+            })
+            .collect()
     }
 
     /// Runs it once, for operators that change their inputs.
     pub(crate) fn run_once(mut self) -> Result<Done, KernelError> {
         let mut state = None;
+        self.values.allow(1 << 20);
         if let Some(prepare) = self.kernel.prepare() {
             let context = self.values.prepare(&self.arguments, &self.environment);
             state = prepare(&context.unwrap())?.state;

@@ -7,7 +7,7 @@ use et_kernel::{
 use et_memory::Arena;
 
 use crate::dims::{self, Sizes, Strides, Walk};
-use crate::dispatch::{MOVABLE, expect_dtype, word};
+use crate::dispatch::word;
 use crate::elementwise::scratch;
 
 /// Edge of the square blocks that transpositions are done in.
@@ -197,35 +197,14 @@ pub(crate) fn expect_same_dtype(
     )))
 }
 
-/// Makes `out` a copy of a view of `input`.
-pub(crate) fn copy(
-    context: &mut KernelContext<'_>,
-    out: TensorId,
-    input: TensorId,
-    view: &View,
-) -> Result<(), KernelError> {
-    expect_same_dtype(context, out, input)?;
-    context.resize(out, &view.sizes)?;
-    if context.place(out)? == context.place(input)? && is_whole(context, out, input, view) {
-        return Ok(());
-    }
-    let ([out], [input]) = context.disjoint([out], [input])?;
-    copy_whole(out, input.bytes, view)
-}
-
-/// Makes `out`, which has as many bytes, a copy of the bytes of `input`.
-pub(crate) fn copy_bytes(
-    context: &mut KernelContext<'_>,
-    out: TensorId,
-    input: TensorId,
-) -> Result<(), KernelError> {
-    expect_dtype("the input", context.meta(input).dtype(), MOVABLE)?;
-    if context.place(out)? == context.place(input)? {
-        return Ok(());
-    }
-    let ([out], [input]) = context.disjoint([out], [input])?;
-    out.bytes.copy_from_slice(input.bytes);
-    Ok(())
+/// Whether two tensors share bytes.
+pub(crate) fn overlap(
+    context: &KernelContext<'_>,
+    a: TensorId,
+    b: TensorId,
+) -> Result<bool, KernelError> {
+    let places = context.place(a)?.zip(context.place(b)?);
+    Ok(places.is_some_and(|(a, b)| a.overlaps(&b)))
 }
 
 /// The bytes of a tensor in index order: its own, or a copy.
@@ -248,15 +227,6 @@ pub(crate) fn dense_copy<'a>(
     })
 }
 
-/// Whether the view has the input's elements in the order of its memory, for `out` too.
-fn is_whole(context: &KernelContext<'_>, out: TensorId, input: TensorId, view: &View) -> bool {
-    let (out, input) = (context.meta(out), context.meta(input));
-    let walk = walk_whole(out, view);
-    out.numel() == input.numel()
-        && view.start == 0
-        && matches!(walk.inner(), (n, [_, 1]) if n == out.numel())
-}
-
 /// Copies a view of elements that lie in `from` to an output of the view's shape.
 pub(crate) fn copy_whole(out: TensorOut<'_>, from: &[u8], view: &View) -> Result<(), KernelError> {
     copy_words(&walk_whole(out.meta, view), out, from)
@@ -269,19 +239,24 @@ pub(crate) fn copy_region(
     from: &[u8],
     view: &View,
 ) -> Result<(), KernelError> {
+    copy_words(&walk_region(out.meta, region, view), out, from)
+}
+
+/// The walk over a region of an output, along with a view of the same shape.
+pub(crate) fn walk_region(out: &TensorMeta, region: &View, view: &View) -> Walk<2> {
     debug_assert_eq!(region.sizes, view.sizes);
     let dim = |dim: usize| (region.sizes[dim], [region.strides[dim], view.strides[dim]]);
-    let mut walk = if out.meta.rank() == region.sizes.len() {
-        Walk::new(out.meta.dim_order().iter().map(|&d| dim(usize::from(d))))
+    let mut walk = if out.rank() == region.sizes.len() {
+        Walk::new(out.dim_order().iter().map(|&d| dim(usize::from(d))))
     } else {
         Walk::new((0..region.sizes.len()).map(dim))
     };
     walk.start_at([region.start, view.start]);
-    copy_words(&walk, out, from)
+    walk
 }
 
 /// The walk over an output in the order of its memory, along with a view of the same shape.
-fn walk_whole(out: &TensorMeta, view: &View) -> Walk<2> {
+pub(crate) fn walk_whole(out: &TensorMeta, view: &View) -> Walk<2> {
     debug_assert_eq!(out.sizes(), &view.sizes[..]);
     let mut walk = Walk::new(out.dim_order().iter().map(|&dim| {
         let dim = usize::from(dim);
@@ -294,7 +269,12 @@ fn walk_whole(out: &TensorMeta, view: &View) -> Walk<2> {
     walk
 }
 
-fn copy_words(walk: &Walk<2>, mut out: TensorOut<'_>, from: &[u8]) -> Result<(), KernelError> {
+/// Copies along a walk whose positions are those in `out` and in `from`.
+pub(crate) fn copy_words(
+    walk: &Walk<2>,
+    mut out: TensorOut<'_>,
+    from: &[u8],
+) -> Result<(), KernelError> {
     word!(out.meta.dtype(), T => copy_walk(walk, words_mut::<T>(&mut out)?, words::<T>(from)?))
 }
 

@@ -225,6 +225,8 @@ struct Memory {
     table: ValueTable,
     arguments: Vec<ValueIndex>,
     outputs: Vec<ValueIndex>,
+    /// The inputs' bytes.
+    inputs: Vec<(ValueIndex, Vec<u8>)>,
     /// Where the next input and the next output go.
     input_at: u64,
     output_at: u64,
@@ -240,9 +242,11 @@ impl Memory {
             table: ValueTable::new(planned),
             arguments: Vec::new(),
             outputs: Vec::new(),
+            inputs: Vec::new(),
             input_at: 0,
             output_at: shared.unwrap_or(nbytes / 2),
         };
+        memory.table.allow(1 << 20);
         // Inputs last, so that they are what is in the shared bytes.
         for argument in &call.arguments {
             let index = memory.output(argument);
@@ -259,8 +263,10 @@ impl Memory {
         memory
     }
 
+    /// A value that never changes.
     fn push(&mut self, value: EValue) -> ValueIndex {
         self.table.push(value);
+        self.table.mark_constant();
         ValueIndex(self.table.len() as u32 - 1)
     }
 
@@ -348,10 +354,22 @@ impl Memory {
         for (place, element) in places.into_iter().zip(&array.elements) {
             bytes[place * width..][..width].copy_from_slice(&encode(array.dtype, *element));
         }
+        self.inputs.push((index, bytes.to_vec()));
         index
     }
 
-    /// Runs the operator, and if asked to a few more times, the last of which may take no heap block.
+    /// Gives the inputs the bytes that they had at first, if they have their shape still.
+    fn restore(&mut self) {
+        for (index, bytes) in &self.inputs {
+            let to = self.table.bytes_mut(*index).unwrap();
+            if to.len() == bytes.len() {
+                to.copy_from_slice(bytes);
+            }
+        }
+    }
+
+    /// Runs the operator, once more if it was prepared, since it may keep something of the first run, and if asked to a few more
+    /// times, the last of which may take no heap block.
     fn run(&mut self, name: &str, more: usize) -> Result<(), KernelError> {
         let kernel = et_ops::kernels().find(|kernel| kernel.name() == name);
         let kernel = kernel.unwrap_or_else(|| panic!("no operator {name}"));
@@ -361,7 +379,9 @@ impl Memory {
             let context = self.table.prepare(&self.arguments, &environment);
             state = prepare(&context.unwrap())?.state;
         }
-        for round in 0..=3 * more {
+        let once_more = usize::from(state.is_some());
+        for round in 0..=once_more.max(3 * more) {
+            self.restore();
             let call = self
                 .table
                 .call(&self.arguments, state.as_mut(), &environment);

@@ -1,0 +1,270 @@
+//! Copies that an instruction makes, worked out once for the shapes that its tensors have.
+
+use et_kernel::{
+    Arguments, EValue, Kernel, KernelContext, KernelError, PrepareContext, Prepared, RunFn,
+    ScalarTypeSet, TensorId, TensorMeta,
+};
+use smallvec::SmallVec;
+
+use crate::dims::Walk;
+use crate::view::{self, View};
+
+/// Copies of one instruction that are kept at most.
+const MOST: usize = 8;
+
+/// A kernel of an operator that moves elements, whose copies are kept: its `run` is [`keep`].
+pub(crate) const fn moving(name: &'static str, dtypes: ScalarTypeSet, run: RunFn) -> Kernel {
+    Kernel::new(name, dtypes, run).with_prepare(prepare)
+}
+
+/// The copies that an instruction made the last time. They depend on nothing but its numbers, which never change, and on the shapes
+/// that are kept along with them.
+struct Plan {
+    pieces: Vec<Piece>,
+    /// Whether these are all.
+    is_complete: bool,
+}
+
+/// A view of a tensor that is copied to another tensor, or to a part of one.
+struct Piece {
+    out: Side,
+    input: Side,
+    walk: Walk<2>,
+    /// Whether the output has the input's bytes in their order.
+    is_whole: bool,
+}
+
+/// A tensor and the shape it had.
+struct Side {
+    id: TensorId,
+    sizes: SmallVec<[usize; 6]>,
+}
+
+impl Side {
+    fn new(context: &KernelContext<'_>, id: TensorId) -> Self {
+        Self {
+            id,
+            sizes: context.meta(id).sizes().into(),
+        }
+    }
+
+    /// Whether the tensor has that shape still.
+    #[inline]
+    fn fits(&self, context: &KernelContext<'_>) -> bool {
+        let sizes = context.meta(self.id).sizes();
+        // Lists are short: a loop costs less than a call.
+        sizes.len() == self.sizes.len() && sizes.iter().zip(&self.sizes).all(|(a, b)| a == b)
+    }
+}
+
+/// Keeps room for the copies if none of the instruction's numbers ever changes.
+fn prepare(context: &PrepareContext<'_>) -> Result<Prepared, KernelError> {
+    let (mut tensors, mut listed, mut is_constant) = (0usize, 0, true);
+    for at in 0..context.argument_count() {
+        match context.value(at)? {
+            EValue::Tensor(_) => tensors += 1,
+            EValue::TensorList(items) => listed = listed.max(items.len()),
+            _ => is_constant &= context.is_constant(at),
+        }
+    }
+    // One copy for each input, or for each output.
+    let pieces = listed.max(tensors.saturating_sub(1)).max(1);
+    if !is_constant || pieces > MOST || !context.may_keep(pieces * size_of::<Piece>()) {
+        return Ok(Prepared::nothing());
+    }
+    Ok(Prepared::with_state(Plan {
+        pieces: Vec::with_capacity(pieces),
+        is_complete: false,
+    }))
+}
+
+/// Does what the kept plan says, if there is one that fits. Else lets `make` make the copies, which are kept.
+#[inline]
+pub(crate) fn keep<'a>(
+    context: &mut KernelContext<'a>,
+    make: impl FnOnce(&mut KernelContext<'a>, NewPlan<'a>) -> Result<(), KernelError>,
+) -> Result<(), KernelError> {
+    let Some(plan) = context.take_state::<Plan>() else {
+        return make(context, NewPlan::UNKEPT);
+    };
+    if !plan.fits(context)? {
+        plan.pieces.clear();
+        plan.is_complete = false;
+        return make(context, NewPlan(Some(plan)));
+    }
+    for piece in &plan.pieces {
+        copy(
+            context,
+            piece.out.id,
+            piece.input.id,
+            &piece.walk,
+            piece.is_whole,
+        )?;
+    }
+    Ok(())
+}
+
+impl Plan {
+    fn fits(&self, context: &KernelContext<'_>) -> Result<bool, KernelError> {
+        let fits = |piece: &Piece| piece.out.fits(context) && piece.input.fits(context);
+        let alike = self.is_complete && self.pieces.iter().all(fits);
+        Ok(alike && (self.pieces.len() == 1 || self.is_apart(context)?))
+    }
+
+    /// Whether no copy writes what another one reads. Either all of them write one tensor, or all of them read one.
+    fn is_apart(&self, context: &KernelContext<'_>) -> Result<bool, KernelError> {
+        for piece in &self.pieces {
+            let places = [context.place(piece.out.id)?, context.place(piece.input.id)?];
+            let [Some(out), Some(input)] = places else {
+                continue;
+            };
+            if out.overlaps(&input) && !(piece.is_whole && out == input) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Copies along a walk; `is_whole` says whether it leads through all bytes of both in their order.
+fn copy(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+    walk: &Walk<2>,
+    is_whole: bool,
+) -> Result<(), KernelError> {
+    if is_whole && context.place(out)? == context.place(input)? {
+        return Ok(());
+    }
+    let ([out], [input]) = context.disjoint([out], [input])?;
+    view::copy_words(walk, out, input.bytes)
+}
+
+/// Where copies are kept while they are made.
+pub(crate) struct NewPlan<'a>(Option<&'a mut Plan>);
+
+impl NewPlan<'_> {
+    /// Of copies that are not kept.
+    pub(crate) const UNKEPT: Self = Self(None);
+
+    /// Whether copies are kept at all.
+    pub(crate) const fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Makes `out` a copy of a view of `input`, and that is all.
+    pub(crate) fn copy(
+        mut self,
+        context: &mut KernelContext<'_>,
+        out: TensorId,
+        input: TensorId,
+        view: &View,
+    ) -> Result<(), KernelError> {
+        view::expect_same_dtype(context, out, input)?;
+        context.resize(out, &view.sizes)?;
+        let walk = view::walk_whole(context.meta(out), view);
+        self.add(context, out, input, walk)?;
+        self.complete();
+        Ok(())
+    }
+
+    /// Copies along a walk whose positions are those in `out`, which has its shape, and in `input`.
+    pub(crate) fn add(
+        &mut self,
+        context: &mut KernelContext<'_>,
+        out: TensorId,
+        input: TensorId,
+        walk: Walk<2>,
+    ) -> Result<(), KernelError> {
+        let is_whole = is_whole(&walk, context.meta(out), context.meta(input));
+        copy(context, out, input, &walk, is_whole)?;
+        // Where the two are one tensor, the new shape is the input's as well.
+        if out == input {
+            self.0 = None;
+        }
+        if let Some(plan) = &mut self.0 {
+            plan.pieces.push(Piece {
+                out: Side::new(context, out),
+                input: Side::new(context, input),
+                walk,
+                is_whole,
+            });
+        }
+        Ok(())
+    }
+
+    /// Says that there are no more copies.
+    pub(crate) fn complete(self) {
+        if let Some(plan) = self.0 {
+            plan.is_complete = true;
+        }
+    }
+}
+
+/// Whether a walk leads through all bytes of both tensors in their order.
+fn is_whole(walk: &Walk<2>, out: &TensorMeta, input: &TensorMeta) -> bool {
+    out.numel() == input.numel() && walk.only_run(1) == Some(([0, 0], out.numel()))
+}
+
+#[cfg(test)]
+mod tests {
+    use et_kernel::{
+        Dynamism, EValue, Environment, ScalarType, Tensor, TensorMeta, ValueIndex, ValueTable,
+    };
+    use et_memory::PlannedMemory;
+
+    use crate::testing::kernel;
+
+    fn dynamic(sizes: &[usize]) -> Tensor {
+        let meta = TensorMeta::contiguous(ScalarType::Int, sizes).unwrap();
+        Tensor::zeros(meta.with_dynamism(Dynamism::Bound)).unwrap()
+    }
+
+    /// Runs an operator of two dynamic inputs in a list, a dimension and an output with one state, on inputs of several shapes.
+    #[track_caller]
+    fn check(name: &str, runs: &[[usize; 2]], expected: impl Fn(usize, usize) -> Vec<i32>) {
+        let mut table = ValueTable::new(PlannedMemory::default());
+        table.allow(1 << 12);
+        table.push_owned(dynamic(&[8]));
+        table.push_owned(dynamic(&[8]));
+        table.push(EValue::TensorList(
+            [ValueIndex(0), ValueIndex(1)].as_slice().into(),
+        ));
+        table.mark_constant();
+        table.push(EValue::Int(0));
+        table.mark_constant();
+        table.push_owned(dynamic(&[16]));
+        let arguments = [2, 3, 4].map(ValueIndex);
+        let (kernel, environment) = (kernel(name), Environment::default());
+        let context = table.prepare(&arguments, &environment).unwrap();
+        let mut state = kernel.prepare().unwrap()(&context).unwrap().state;
+        assert!(state.is_some());
+        for &[first, second] in runs {
+            for (index, len) in [(0, first), (1, second)] {
+                let elements: Vec<i32> = (0..len as i32).map(|x| x + 100 * index as i32).collect();
+                let bytes: Vec<u8> = elements.iter().flat_map(|x| x.to_ne_bytes()).collect();
+                table.resize(ValueIndex(index), &[len]).unwrap();
+                table
+                    .bytes_mut(ValueIndex(index))
+                    .unwrap()
+                    .copy_from_slice(&bytes);
+            }
+            let mut context = table
+                .call(&arguments, state.as_mut(), &environment)
+                .unwrap();
+            kernel.run()(&mut context).unwrap();
+            let out = table.tensor(ValueIndex(4)).unwrap();
+            assert_eq!(out.as_slice::<i32>().unwrap(), expected(first, second));
+        }
+    }
+
+    #[test]
+    fn a_plan_holds_for_the_shapes_it_was_made_for() {
+        let runs = [[3, 2], [3, 2], [2, 3], [0, 3], [0, 3], [2, 3], [3, 0]];
+        check("aten::cat.out", &runs, |first, second| {
+            let (first, second) = (0..first as i32, 100..100 + second as i32);
+            first.chain(second).collect()
+        });
+    }
+}
