@@ -85,7 +85,6 @@ fn join(
         let walk = view::walk_region(context.meta(out), &region, &view);
         plan.add(context, out, id, walk)?;
     }
-    plan.complete();
     Ok(())
 }
 
@@ -276,7 +275,6 @@ fn take_apart(
             let walk = view::walk_whole(context.meta(out), &view(context, i));
             plan.add(context, out, input, walk)?;
         }
-        plan.complete();
         return Ok(());
     }
     // The first must not be written over what is still to be read.
@@ -417,9 +415,7 @@ fn scatter_part(
     }
     let whole = view::walk_whole(meta, &View::of(context.meta(input)));
     plan.add(context, out, input, whole)?;
-    plan.add(context, out, source, walk)?;
-    plan.complete();
-    Ok(())
+    plan.add(context, out, source, walk)
 }
 
 fn slice_scatter(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {

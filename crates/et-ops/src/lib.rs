@@ -25,6 +25,7 @@ mod index;
 mod join;
 mod math;
 mod matmul;
+mod memo;
 mod norm;
 mod number;
 mod plan;

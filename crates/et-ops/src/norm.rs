@@ -9,6 +9,7 @@ use crate::convert::{as_compute, as_dense, write_compute, write_dense};
 use crate::dims::{self, Sizes, Walk, dim_index};
 use crate::dispatch::{compute, expect_dtype};
 use crate::elementwise::{map_along, scratch};
+use crate::memo;
 use crate::number::{Float, Number};
 use crate::promote::expect_castable;
 use crate::simd;
@@ -17,10 +18,18 @@ use crate::view::{Lines, expect_same_dtype};
 const FLOATING: ScalarTypeSet = ScalarTypeSet::FLOATING;
 
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new("aten::_softmax.out", FLOATING, |c| softmax(c, false)),
-    Kernel::new("aten::_log_softmax.out", FLOATING, |c| softmax(c, true)),
-    Kernel::new("aten::native_layer_norm.out", FLOATING, layer_norm),
-    Kernel::new("aten::native_group_norm.out", FLOATING, group_norm),
+    Kernel::new("aten::_softmax.out", FLOATING, |c| softmax(c, false))
+        .with_prepare(memo::prepare::<AlongLines>),
+    Kernel::new("aten::_log_softmax.out", FLOATING, |c| softmax(c, true))
+        .with_prepare(memo::prepare::<AlongLines>),
+    Kernel::new("aten::native_layer_norm.out", FLOATING, |c| {
+        memo::keep(c, layer_norm, normalise)
+    })
+    .with_prepare(memo::prepare::<Norm>),
+    Kernel::new("aten::native_group_norm.out", FLOATING, |c| {
+        memo::keep(c, group_norm, normalise)
+    })
+    .with_prepare(memo::prepare::<Norm>),
     Kernel::new(
         "aten::_native_batch_norm_legit_no_training.out",
         FLOATING,
@@ -33,8 +42,30 @@ pub(crate) const KERNELS: &[Kernel] = &[
     ),
 ];
 
+/// What is made of lines of a tensor, and where it goes.
+struct AlongLines {
+    out: TensorId,
+    input: TensorId,
+    lines: Lines<2>,
+}
+
 /// `_softmax(self, dim, half_to_float)`, or its logarithm.
 fn softmax(context: &mut KernelContext<'_>, log: bool) -> Result<(), KernelError> {
+    memo::keep(context, softmax_lines, |context, call| {
+        let temp = context.temp();
+        let ([out], [input]) = context.disjoint([call.out], [call.input])?;
+        let lines = &call.lines;
+        compute!(floating, "the input", input.meta.dtype(), C => {
+            let from = as_compute::<C>(temp, input)?;
+            write_compute::<C>(temp, out, |to| {
+                let len = lines.line_len();
+                lines.make(temp, to, from, |from, to| simd::run(Softmax { from, to, len, log }))
+            })
+        })
+    })
+}
+
+fn softmax_lines(context: &mut KernelContext<'_>) -> Result<AlongLines, KernelError> {
     let (input, out) = (context.tensor(0)?, output(context, 3)?);
     context.boolean(2)?;
     let meta = context.meta(input);
@@ -42,16 +73,8 @@ fn softmax(context: &mut KernelContext<'_>, log: bool) -> Result<(), KernelError
     let dim = dim_index("dimension", context.int(1)?, meta.rank())?;
     expect_castable(meta.dtype(), context.meta(out).dtype())?;
     context.resize_like(out, input)?;
-    let temp = context.temp();
-    let ([out], [input]) = context.disjoint([out], [input])?;
-    let lines = Lines::of([out.meta, input.meta], dim);
-    compute!(floating, "the input", input.meta.dtype(), C => {
-        let from = as_compute::<C>(temp, input)?;
-        write_compute::<C>(temp, out, |to| {
-            let len = lines.line_len();
-            lines.make(temp, to, from, |from, to| simd::run(Softmax { from, to, len, log }))
-        })
-    })
+    let lines = Lines::of([context.meta(out), context.meta(input)], dim);
+    Ok(AlongLines { out, input, lines })
 }
 
 /// The softmax of lines of `len` elements.
@@ -127,7 +150,7 @@ fn optional<'a, C: Number>(
 }
 
 /// `native_layer_norm(input, normalized_shape, weight, bias, eps, out, mean, rstd)`.
-fn layer_norm(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn layer_norm(context: &mut KernelContext<'_>) -> Result<Norm, KernelError> {
     let (input, shape) = (context.tensor(0)?, context.int_list(1)?);
     let (weight, bias) = (context.optional_tensor(2)?, context.optional_tensor(3)?);
     let (eps, outputs) = (context.double(4)?, three_outputs(context, 5)?);
@@ -143,7 +166,10 @@ fn layer_norm(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             "a norm over {shape:?} of a tensor of shape {sizes:?}"
         )));
     };
-    let job = Norm {
+    let norm = Norm {
+        input,
+        outputs,
+        factors: [weight, bias],
         rows: sizes[..kept].iter().product(),
         row: dims::numel(&shape)?,
         channels: dims::numel(&shape)?,
@@ -154,11 +180,11 @@ fn layer_norm(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     context.resize_like(outputs[0], input)?;
     context.resize(outputs[1], &sizes)?;
     context.resize(outputs[2], &sizes)?;
-    normalise(context, input, outputs, [weight, bias], &job)
+    norm.check(context)
 }
 
 /// `native_group_norm(input, weight, bias, N, C, HxW, group, eps, out, mean, rstd)`.
-fn group_norm(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn group_norm(context: &mut KernelContext<'_>) -> Result<Norm, KernelError> {
     let input = context.tensor(0)?;
     let (weight, bias) = (context.optional_tensor(1)?, context.optional_tensor(2)?);
     let mut counts = [0; 4];
@@ -176,7 +202,10 @@ fn group_norm(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             context.meta(input).sizes()
         )));
     }
-    let job = Norm {
+    let norm = Norm {
+        input,
+        outputs,
+        factors: [weight, bias],
         rows,
         row: dims::numel(&[channels / groups, area])?,
         channels: channels / groups,
@@ -186,12 +215,16 @@ fn group_norm(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     context.resize_like(outputs[0], input)?;
     context.resize(outputs[1], &[batch, groups])?;
     context.resize(outputs[2], &[batch, groups])?;
-    normalise(context, input, outputs, [weight, bias], &job)
+    norm.check(context)
 }
 
 /// Rows to normalise, each of its own. A row's elements belong to `channels` channels in turn, as many elements each; rows to
 /// `groups` groups of channels.
 struct Norm {
+    input: TensorId,
+    outputs: [TensorId; 3],
+    /// The weight and the bias, if there are any.
+    factors: [Option<TensorId>; 2],
     rows: usize,
     row: usize,
     channels: usize,
@@ -199,24 +232,29 @@ struct Norm {
     eps: f64,
 }
 
-fn normalise(
-    context: &mut KernelContext<'_>,
-    input: TensorId,
-    outputs: [TensorId; 3],
-    [weight, bias]: [Option<TensorId>; 2],
-    job: &Norm,
-) -> Result<(), KernelError> {
-    let dtype = context.meta(input).dtype();
-    expect_dtype("the input", dtype, FLOATING)?;
-    expect_same_dtype(context, outputs[0], input)?;
-    for id in [weight, bias].into_iter().flatten() {
-        expect_one_each(context, id, job.channels * job.groups)?;
+impl Norm {
+    fn check(self, context: &KernelContext<'_>) -> Result<Self, KernelError> {
+        let dtype = context.meta(self.input).dtype();
+        expect_dtype("the input", dtype, FLOATING)?;
+        expect_same_dtype(context, self.outputs[0], self.input)?;
+        for id in self.factors.into_iter().flatten() {
+            expect_one_each(context, id, self.channels * self.groups)?;
+        }
+        Ok(self)
     }
+}
+
+fn normalise(context: &mut KernelContext<'_>, job: &Norm) -> Result<(), KernelError> {
     let temp = context.temp();
+    let [weight, bias] = job.factors;
     // What is missing is not read.
-    let factors = [input, weight.unwrap_or(input), bias.unwrap_or(input)];
-    let ([out, means, rstds], [from, weight_in, bias_in]) = context.disjoint(outputs, factors)?;
-    compute!(floating, "the input", dtype, C => {
+    let read = [
+        job.input,
+        weight.unwrap_or(job.input),
+        bias.unwrap_or(job.input),
+    ];
+    let ([out, means, rstds], [from, weight_in, bias_in]) = context.disjoint(job.outputs, read)?;
+    compute!(floating, "the input", from.meta.dtype(), C => {
         let given = |id: Option<TensorId>, tensor| match id {
             Some(_) => as_dense::<C>(temp, tensor).map(Some),
             None => Ok(None),

@@ -4,9 +4,9 @@ use et_kernel::{
     Arguments, EValue, Kernel, KernelContext, KernelError, PrepareContext, Prepared, RunFn,
     ScalarTypeSet, TensorId, TensorMeta,
 };
-use smallvec::SmallVec;
 
 use crate::dims::Walk;
+use crate::memo::Memo;
 use crate::view::{self, View};
 
 /// Copies of one instruction that are kept at most.
@@ -17,113 +17,76 @@ pub(crate) const fn moving(name: &'static str, dtypes: ScalarTypeSet, run: RunFn
     Kernel::new(name, dtypes, run).with_prepare(prepare)
 }
 
-/// The copies that an instruction made the last time. They depend on nothing but its numbers, which never change, and on the shapes
-/// that are kept along with them.
-struct Plan {
-    pieces: Vec<Piece>,
-    /// Whether these are all.
-    is_complete: bool,
-}
+/// The copies that an instruction made the last time.
+type Plan = Memo<Vec<Piece>>;
 
 /// A view of a tensor that is copied to another tensor, or to a part of one.
 struct Piece {
-    out: Side,
-    input: Side,
+    out: TensorId,
+    input: TensorId,
     walk: Walk<2>,
     /// Whether the output has the input's bytes in their order.
     is_whole: bool,
 }
 
-/// A tensor and the shape it had.
-struct Side {
-    id: TensorId,
-    sizes: SmallVec<[usize; 6]>,
-}
-
-impl Side {
-    fn new(context: &KernelContext<'_>, id: TensorId) -> Self {
-        Self {
-            id,
-            sizes: context.meta(id).sizes().into(),
-        }
-    }
-
-    /// Whether the tensor has that shape still.
-    #[inline]
-    fn fits(&self, context: &KernelContext<'_>) -> bool {
-        let sizes = context.meta(self.id).sizes();
-        // Lists are short: a loop costs less than a call.
-        sizes.len() == self.sizes.len() && sizes.iter().zip(&self.sizes).all(|(a, b)| a == b)
-    }
-}
-
-/// Keeps room for the copies if none of the instruction's numbers ever changes.
 fn prepare(context: &PrepareContext<'_>) -> Result<Prepared, KernelError> {
-    let (mut tensors, mut listed, mut is_constant) = (0usize, 0, true);
+    let (mut tensors, mut listed) = (0usize, 0);
     for at in 0..context.argument_count() {
         match context.value(at)? {
             EValue::Tensor(_) => tensors += 1,
             EValue::TensorList(items) => listed = listed.max(items.len()),
-            _ => is_constant &= context.is_constant(at),
+            _ => {}
         }
     }
     // One copy for each input, or for each output.
     let pieces = listed.max(tensors.saturating_sub(1)).max(1);
-    if !is_constant || pieces > MOST || !context.may_keep(pieces * size_of::<Piece>()) {
+    if pieces > MOST {
         return Ok(Prepared::nothing());
     }
-    Ok(Prepared::with_state(Plan {
-        pieces: Vec::with_capacity(pieces),
-        is_complete: false,
-    }))
+    let nbytes = pieces * size_of::<Piece>();
+    Plan::prepare(context, nbytes, || Vec::with_capacity(pieces))
 }
 
 /// Does what the kept plan says, if there is one that fits. Else lets `make` make the copies, which are kept.
 #[inline]
 pub(crate) fn keep<'a>(
     context: &mut KernelContext<'a>,
-    make: impl FnOnce(&mut KernelContext<'a>, NewPlan<'a>) -> Result<(), KernelError>,
+    make: impl FnOnce(&mut KernelContext<'a>, NewPlan<'_>) -> Result<(), KernelError>,
 ) -> Result<(), KernelError> {
     let Some(plan) = context.take_state::<Plan>() else {
         return make(context, NewPlan::UNKEPT);
     };
-    if !plan.fits(context)? {
-        plan.pieces.clear();
-        plan.is_complete = false;
-        return make(context, NewPlan(Some(plan)));
+    if let Some(pieces) = plan.value(context)
+        && is_apart(context, pieces)?
+    {
+        for piece in pieces {
+            copy(context, piece.out, piece.input, &piece.walk, piece.is_whole)?;
+        }
+        return Ok(());
     }
-    for piece in &plan.pieces {
-        copy(
-            context,
-            piece.out.id,
-            piece.input.id,
-            &piece.walk,
-            piece.is_whole,
-        )?;
-    }
+    plan.renew(context, |context, pieces| {
+        pieces.clear();
+        make(context, NewPlan(Some(&mut *pieces)))?;
+        Ok(!pieces.is_empty())
+    })?;
     Ok(())
 }
 
-impl Plan {
-    fn fits(&self, context: &KernelContext<'_>) -> Result<bool, KernelError> {
-        let fits = |piece: &Piece| piece.out.fits(context) && piece.input.fits(context);
-        let alike = self.is_complete && self.pieces.iter().all(fits);
-        Ok(alike && (self.pieces.len() == 1 || self.is_apart(context)?))
+/// Whether no copy writes what another one reads. Either all of them write one tensor, or all of them read one.
+fn is_apart(context: &KernelContext<'_>, pieces: &[Piece]) -> Result<bool, KernelError> {
+    if pieces.len() == 1 {
+        return Ok(true);
     }
-
-    /// Whether no copy writes what another one reads. Either all of them write one tensor, or all of them read one.
-    fn is_apart(&self, context: &KernelContext<'_>) -> Result<bool, KernelError> {
-        for piece in &self.pieces {
-            let places = [context.place(piece.out.id)?, context.place(piece.input.id)?];
-            let [Some(out), Some(input)] = places else {
-                continue;
-            };
-            if out.overlaps(&input) && !(piece.is_whole && out == input) {
-                return Ok(false);
-            }
+    for piece in pieces {
+        let places = [context.place(piece.out)?, context.place(piece.input)?];
+        if let [Some(out), Some(input)] = places
+            && out.overlaps(&input)
+            && !(piece.is_whole && out == input)
+        {
+            return Ok(false);
         }
-        Ok(true)
     }
+    Ok(true)
 }
 
 /// Copies along a walk; `is_whole` says whether it leads through all bytes of both in their order.
@@ -142,7 +105,7 @@ fn copy(
 }
 
 /// Where copies are kept while they are made.
-pub(crate) struct NewPlan<'a>(Option<&'a mut Plan>);
+pub(crate) struct NewPlan<'a>(Option<&'a mut Vec<Piece>>);
 
 impl NewPlan<'_> {
     /// Of copies that are not kept.
@@ -164,9 +127,7 @@ impl NewPlan<'_> {
         view::expect_same_dtype(context, out, input)?;
         context.resize(out, &view.sizes)?;
         let walk = view::walk_whole(context.meta(out), view);
-        self.add(context, out, input, walk)?;
-        self.complete();
-        Ok(())
+        self.add(context, out, input, walk)
     }
 
     /// Copies along a walk whose positions are those in `out`, which has its shape, and in `input`.
@@ -179,26 +140,15 @@ impl NewPlan<'_> {
     ) -> Result<(), KernelError> {
         let is_whole = is_whole(&walk, context.meta(out), context.meta(input));
         copy(context, out, input, &walk, is_whole)?;
-        // Where the two are one tensor, the new shape is the input's as well.
-        if out == input {
-            self.0 = None;
-        }
-        if let Some(plan) = &mut self.0 {
-            plan.pieces.push(Piece {
-                out: Side::new(context, out),
-                input: Side::new(context, input),
+        if let Some(pieces) = &mut self.0 {
+            pieces.push(Piece {
+                out,
+                input,
                 walk,
                 is_whole,
             });
         }
         Ok(())
-    }
-
-    /// Says that there are no more copies.
-    pub(crate) fn complete(self) {
-        if let Some(plan) = self.0 {
-            plan.is_complete = true;
-        }
     }
 }
 

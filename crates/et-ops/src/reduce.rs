@@ -4,8 +4,8 @@ mod extreme;
 mod fold;
 
 use et_kernel::{
-    Arguments, Bool8, Kernel, KernelContext, KernelError, ScalarType, ScalarTypeSet, TensorId,
-    TensorIn, TensorOut,
+    Arguments, Bool8, Kernel, KernelContext, KernelError, RunFn, ScalarTypeSet, TensorId, TensorIn,
+    TensorMeta, TensorOut,
 };
 use et_memory::Arena;
 
@@ -13,6 +13,7 @@ use crate::arguments::{output, two_outputs};
 use crate::convert::{as_compute, write_compute};
 use crate::dims::{DimSet, Sizes, Walk, dim_index, dim_set};
 use crate::dispatch::{NUMBERS, REAL, compute, expect_dtype};
+use crate::memo;
 use crate::number::{Compute, Number};
 use crate::view::expect_same_dtype;
 use fold::{All, Any, Deviation, Deviations, Fold, Least, Most, Product, Sum};
@@ -24,88 +25,117 @@ const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
 const FLOATING: ScalarTypeSet = ScalarTypeSet::FLOATING;
 
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new("aten::sum.IntList_out", NUMBERS, |c| {
-        let out = output(c, 4)?;
-        total(c, out, Along::listed(c, 1, 2)?, Total::Sum)
+    reduction("aten::sum.IntList_out", NUMBERS, |c| {
+        total(
+            c,
+            |c| Ok((output(c, 4)?, Along::listed(c, 1, 2)?)),
+            Total::Sum,
+        )
     }),
-    Kernel::new("aten::sum.out", NUMBERS, |c| {
-        let out = output(c, 2)?;
-        total(c, out, Along::everything(c)?, Total::Sum)
+    reduction("aten::sum.out", NUMBERS, |c| {
+        total(
+            c,
+            |c| Ok((output(c, 2)?, Along::everything(c)?)),
+            Total::Sum,
+        )
     }),
-    Kernel::new("aten::mean.out", FLOATING, |c| {
-        let out = output(c, 4)?;
-        total(c, out, Along::listed(c, 1, 2)?, Total::Mean)
+    reduction("aten::mean.out", FLOATING, |c| {
+        total(
+            c,
+            |c| Ok((output(c, 4)?, Along::listed(c, 1, 2)?)),
+            Total::Mean,
+        )
     }),
-    Kernel::new("aten::mean.dtype_out", FLOATING, |c| {
-        let out = output(c, 2)?;
-        total(c, out, Along::everything(c)?, Total::Mean)
+    reduction("aten::mean.dtype_out", FLOATING, |c| {
+        total(
+            c,
+            |c| Ok((output(c, 2)?, Along::everything(c)?)),
+            Total::Mean,
+        )
     }),
-    Kernel::new("aten::prod.int_out", NUMBERS, |c| {
-        let out = output(c, 4)?;
-        total(c, out, Along::one(c, 1, 2)?, Total::Product)
+    reduction("aten::prod.int_out", NUMBERS, |c| {
+        total(
+            c,
+            |c| Ok((output(c, 4)?, Along::one(c, 1, 2)?)),
+            Total::Product,
+        )
     }),
-    Kernel::new("aten::prod.out", NUMBERS, |c| {
-        let out = output(c, 2)?;
-        total(c, out, Along::everything(c)?, Total::Product)
+    reduction("aten::prod.out", NUMBERS, |c| {
+        total(
+            c,
+            |c| Ok((output(c, 2)?, Along::everything(c)?)),
+            Total::Product,
+        )
     }),
-    Kernel::new("aten::amax.out", ALL, |c| {
-        let out = output(c, 3)?;
-        most(c, out, Along::listed(c, 1, 2)?, true)
+    reduction("aten::amax.out", ALL, |c| {
+        most(c, |c| Ok((output(c, 3)?, Along::listed(c, 1, 2)?)), true)
     }),
-    Kernel::new("aten::amin.out", ALL, |c| {
-        let out = output(c, 3)?;
-        most(c, out, Along::listed(c, 1, 2)?, false)
+    reduction("aten::amin.out", ALL, |c| {
+        most(c, |c| Ok((output(c, 3)?, Along::listed(c, 1, 2)?)), false)
     }),
-    Kernel::new("aten::max.unary_out", ALL, |c| {
-        let out = output(c, 1)?;
-        most(c, out, Along::everything(c)?, true)
+    reduction("aten::max.unary_out", ALL, |c| {
+        most(c, |c| Ok((output(c, 1)?, Along::everything(c)?)), true)
     }),
-    Kernel::new("aten::min.unary_out", ALL, |c| {
-        let out = output(c, 1)?;
-        most(c, out, Along::everything(c)?, false)
+    reduction("aten::min.unary_out", ALL, |c| {
+        most(c, |c| Ok((output(c, 1)?, Along::everything(c)?)), false)
     }),
-    Kernel::new("aten::any.out", ALL, |c| {
-        let out = output(c, 3)?;
-        truth(c, out, Along::one(c, 1, 2)?, true)
+    reduction("aten::any.out", ALL, |c| {
+        truth(c, |c| Ok((output(c, 3)?, Along::one(c, 1, 2)?)), true)
     }),
-    Kernel::new("aten::any.dims_out", ALL, |c| {
-        let out = output(c, 3)?;
-        truth(c, out, Along::listed(c, 1, 2)?, true)
+    reduction("aten::any.dims_out", ALL, |c| {
+        truth(c, |c| Ok((output(c, 3)?, Along::listed(c, 1, 2)?)), true)
     }),
-    Kernel::new("aten::any.all_out", ALL, |c| {
-        let out = output(c, 1)?;
-        truth(c, out, Along::everything(c)?, true)
+    reduction("aten::any.all_out", ALL, |c| {
+        truth(c, |c| Ok((output(c, 1)?, Along::everything(c)?)), true)
     }),
-    Kernel::new("aten::all.out", ALL, |c| {
-        let out = output(c, 3)?;
-        truth(c, out, Along::one(c, 1, 2)?, false)
+    reduction("aten::all.out", ALL, |c| {
+        truth(c, |c| Ok((output(c, 3)?, Along::one(c, 1, 2)?)), false)
     }),
-    Kernel::new("aten::all.dims_out", ALL, |c| {
-        let out = output(c, 3)?;
-        truth(c, out, Along::listed(c, 1, 2)?, false)
+    reduction("aten::all.dims_out", ALL, |c| {
+        truth(c, |c| Ok((output(c, 3)?, Along::listed(c, 1, 2)?)), false)
     }),
-    Kernel::new("aten::all.all_out", ALL, |c| {
-        let out = output(c, 1)?;
-        truth(c, out, Along::everything(c)?, false)
+    reduction("aten::all.all_out", ALL, |c| {
+        truth(c, |c| Ok((output(c, 1)?, Along::everything(c)?)), false)
     }),
-    Kernel::new("aten::var.correction_out", FLOATING, |c| {
-        let out = output(c, 4)?;
-        spread(c, out, Along::listed(c, 1, 3)?, correction(c)?, false)
+    reduction("aten::var.correction_out", FLOATING, |c| {
+        spread(
+            c,
+            |c| Ok((output(c, 4)?, Along::listed(c, 1, 3)?)),
+            correction(c)?,
+            false,
+        )
     }),
     Kernel::new("aten::var_mean.correction_out", FLOATING, spread_and_mean),
-    Kernel::new("aten::var.out", FLOATING, |c| {
-        let out = output(c, 4)?;
-        spread(c, out, Along::listed(c, 1, 3)?, unbiased(c)?, false)
+    reduction("aten::var.out", FLOATING, |c| {
+        spread(
+            c,
+            |c| Ok((output(c, 4)?, Along::listed(c, 1, 3)?)),
+            unbiased(c)?,
+            false,
+        )
     }),
-    Kernel::new("aten::std.correction_out", FLOATING, |c| {
-        let out = output(c, 4)?;
-        spread(c, out, Along::listed(c, 1, 3)?, correction(c)?, true)
+    reduction("aten::std.correction_out", FLOATING, |c| {
+        spread(
+            c,
+            |c| Ok((output(c, 4)?, Along::listed(c, 1, 3)?)),
+            correction(c)?,
+            true,
+        )
     }),
-    Kernel::new("aten::std.out", FLOATING, |c| {
-        let out = output(c, 4)?;
-        spread(c, out, Along::listed(c, 1, 3)?, unbiased(c)?, true)
+    reduction("aten::std.out", FLOATING, |c| {
+        spread(
+            c,
+            |c| Ok((output(c, 4)?, Along::listed(c, 1, 3)?)),
+            unbiased(c)?,
+            true,
+        )
     }),
 ];
+
+/// A kernel that keeps a [`Reduction`].
+const fn reduction(name: &'static str, dtypes: ScalarTypeSet, run: RunFn) -> Kernel {
+    Kernel::new(name, dtypes, run).with_prepare(memo::prepare::<Reduction>)
+}
 
 /// The dimensions to reduce, and whether they stay as ones of size 1.
 #[derive(Clone, Copy)]
@@ -162,58 +192,86 @@ impl Along {
     }
 }
 
-/// Reduces in `C`, to results of type `O`.
-fn reduce<C: Compute, O: Number, F: Fold<C>>(
-    context: &mut KernelContext<'_>,
+/// What is reduced to what.
+struct Reduction {
     out: TensorId,
-    along: Along,
-    fold: F,
-    finish: impl Fn(F::State, usize) -> O,
-) -> Result<(), KernelError> {
-    let input = context.tensor(0)?;
-    let sizes = along.sizes(context.meta(input).sizes());
-    context.resize(out, &sizes)?;
-    let temp = context.temp();
-    let ([out], [input]) = context.disjoint([out], [input])?;
-    reduce_to(temp, out, input, along, fold, finish)
+    input: TensorId,
+    along: Walks,
 }
 
-/// The same of tensors that are apart, to an output of the right shape.
-fn reduce_to<C: Compute, O: Number, F: Fold<C>>(
-    temp: &Arena,
-    out: TensorOut<'_>,
-    input: TensorIn<'_>,
-    along: Along,
-    fold: F,
-    finish: impl Fn(F::State, usize) -> O,
-) -> Result<(), KernelError> {
-    let meta = input.meta;
-    // Both walks follow the input's memory.
-    let order = || meta.dim_order().iter().map(|&dim| usize::from(dim));
-    let mut place = Sizes::new();
-    let mut next = 0;
-    for dim in 0..meta.rank() {
-        place.push(next);
-        next += usize::from(along.keep || !along.dims.contains(dim));
+impl Reduction {
+    /// Of argument 0. The output gets its shape.
+    fn new(
+        context: &mut KernelContext<'_>,
+        out: TensorId,
+        along: Along,
+    ) -> Result<Self, KernelError> {
+        let input = context.tensor(0)?;
+        let sizes = along.sizes(context.meta(input).sizes());
+        context.resize(out, &sizes)?;
+        let along = Walks::new(context.meta(out), context.meta(input), along);
+        Ok(Self { out, input, along })
     }
-    let stride = |dim: usize| meta.strides()[dim] as isize;
-    let kept = Walk::new(order().filter(|&dim| !along.dims.contains(dim)).map(|dim| {
-        let out_stride = out.meta.strides()[place[dim]] as isize;
-        (meta.sizes()[dim], [out_stride, stride(dim)])
-    }));
-    let reduced = Walk::new(
-        order()
-            .filter(|&dim| along.dims.contains(dim))
-            .map(|dim| (meta.sizes()[dim], [stride(dim)])),
-    );
-    let elements = as_compute::<C>(temp, input)?;
-    write_compute::<O>(temp, out, |out| {
-        let count = reduced.count();
-        fold::run(elements, &kept, &reduced, &fold, |at, state| {
-            out[at] = finish(state, count);
+
+    /// Reduces in `C`, to results of type `O`.
+    fn run<C: Compute, O: Number, F: Fold<C>>(
+        &self,
+        context: &mut KernelContext<'_>,
+        fold: F,
+        finish: impl Fn(F::State, usize) -> O,
+    ) -> Result<(), KernelError> {
+        let temp = context.temp();
+        let ([out], [input]) = context.disjoint([self.out], [self.input])?;
+        self.along.reduce(temp, out, input, fold, finish)
+    }
+}
+
+/// The elements of a result along with where its first element is, and the elements of each result from there.
+struct Walks {
+    kept: Walk<2>,
+    reduced: Walk<1>,
+}
+
+impl Walks {
+    /// Both follow the input's memory.
+    fn new(out: &TensorMeta, input: &TensorMeta, along: Along) -> Self {
+        let order = || input.dim_order().iter().map(|&dim| usize::from(dim));
+        let mut place = Sizes::new();
+        let mut next = 0;
+        for dim in 0..input.rank() {
+            place.push(next);
+            next += usize::from(along.keep || !along.dims.contains(dim));
+        }
+        let stride = |dim: usize| input.strides()[dim] as isize;
+        let kept = order().filter(|&dim| !along.dims.contains(dim)).map(|dim| {
+            let out_stride = out.strides()[place[dim]] as isize;
+            (input.sizes()[dim], [out_stride, stride(dim)])
         });
-        Ok(())
-    })
+        let reduced = order().filter(|&dim| along.dims.contains(dim));
+        Self {
+            kept: Walk::new(kept),
+            reduced: Walk::new(reduced.map(|dim| (input.sizes()[dim], [stride(dim)]))),
+        }
+    }
+
+    /// Reduces tensors that are apart.
+    fn reduce<C: Compute, O: Number, F: Fold<C>>(
+        &self,
+        temp: &Arena,
+        out: TensorOut<'_>,
+        input: TensorIn<'_>,
+        fold: F,
+        finish: impl Fn(F::State, usize) -> O,
+    ) -> Result<(), KernelError> {
+        let elements = as_compute::<C>(temp, input)?;
+        write_compute::<O>(temp, out, |out| {
+            let count = self.reduced.count();
+            fold::run(elements, &self.kept, &self.reduced, &fold, |at, state| {
+                out[at] = finish(state, count);
+            });
+            Ok(())
+        })
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -226,60 +284,74 @@ enum Total {
 /// Sums and products, computed in the output's type.
 fn total(
     context: &mut KernelContext<'_>,
-    out: TensorId,
-    along: Along,
+    read: impl FnOnce(&KernelContext<'_>) -> Result<(TensorId, Along), KernelError>,
     which: Total,
 ) -> Result<(), KernelError> {
-    let dtype = context.meta(out).dtype();
-    if matches!(which, Total::Mean) {
-        expect_dtype("the output", dtype, FLOATING)?;
-    }
-    if dtype == ScalarType::Bool {
-        return Err(crate::dispatch::unsupported("the output", dtype, REAL));
-    }
-    compute!(real, "the output", dtype, C => match which {
-        Total::Sum => reduce::<C, C, _>(context, out, along, Sum, |sum, _| sum.cast()),
-        Total::Mean => reduce::<C, C, _>(context, out, along, Sum, mean_of),
-        Total::Product => reduce::<C, C, _>(context, out, along, Product, |product, _| product),
+    let make = |context: &mut KernelContext<'_>| {
+        let (out, along) = read(context)?;
+        let dtype = context.meta(out).dtype();
+        if matches!(which, Total::Mean) {
+            expect_dtype("the output", dtype, FLOATING)?;
+        }
+        expect_dtype("the output", dtype, REAL)?;
+        Reduction::new(context, out, along)
+    };
+    memo::keep(context, make, |context, reduction| {
+        compute!(real, "the output", context.meta(reduction.out).dtype(), C => match which {
+            Total::Sum => reduction.run::<C, C, _>(context, Sum, |sum, _| sum.cast()),
+            Total::Mean => reduction.run::<C, C, _>(context, Sum, mean_of),
+            Total::Product => reduction.run::<C, C, _>(context, Product, |product, _| product),
+        })
     })
 }
 
 fn most(
     context: &mut KernelContext<'_>,
-    out: TensorId,
-    along: Along,
+    read: impl FnOnce(&KernelContext<'_>) -> Result<(TensorId, Along), KernelError>,
     largest: bool,
 ) -> Result<(), KernelError> {
-    let meta = context.meta(context.tensor(0)?);
-    let dtype = meta.dtype();
-    if meta.numel() == 0 && along.sizes(meta.sizes()).iter().all(|&size| size > 0) {
-        return Err(KernelError::invalid(
-            "the largest or smallest of no elements",
-        ));
-    }
-    expect_same_dtype(context, out, context.tensor(0)?)?;
-    compute!(real_and_bool, "the input", dtype, C => {
-        if largest {
-            reduce::<C, C, _>(context, out, along, Most, |most, _| most)
-        } else {
-            reduce::<C, C, _>(context, out, along, Least, |least, _| least)
+    let make = |context: &mut KernelContext<'_>| {
+        let (out, along) = read(context)?;
+        let meta = context.meta(context.tensor(0)?);
+        if meta.numel() == 0 && along.sizes(meta.sizes()).iter().all(|&size| size > 0) {
+            return Err(KernelError::invalid(
+                "the largest or smallest of no elements",
+            ));
         }
+        expect_same_dtype(context, out, context.tensor(0)?)?;
+        expect_dtype("the input", meta.dtype(), ALL)?;
+        Reduction::new(context, out, along)
+    };
+    memo::keep(context, make, |context, reduction| {
+        compute!(real_and_bool, "the input", context.meta(reduction.input).dtype(), C => {
+            if largest {
+                reduction.run::<C, C, _>(context, Most, |most, _| most)
+            } else {
+                reduction.run::<C, C, _>(context, Least, |least, _| least)
+            }
+        })
     })
 }
 
 fn truth(
     context: &mut KernelContext<'_>,
-    out: TensorId,
-    along: Along,
+    read: impl FnOnce(&KernelContext<'_>) -> Result<(TensorId, Along), KernelError>,
     any: bool,
 ) -> Result<(), KernelError> {
-    let dtype = context.meta(context.tensor(0)?).dtype();
-    compute!(real_and_bool, "the input", dtype, C => {
-        if any {
-            reduce::<C, Bool8, _>(context, out, along, Any, |any, _| any.into())
-        } else {
-            reduce::<C, Bool8, _>(context, out, along, All, |all, _| all.into())
-        }
+    let make = |context: &mut KernelContext<'_>| {
+        let (out, along) = read(context)?;
+        let dtype = context.meta(context.tensor(0)?).dtype();
+        expect_dtype("the input", dtype, ALL)?;
+        Reduction::new(context, out, along)
+    };
+    memo::keep(context, make, |context, reduction| {
+        compute!(real_and_bool, "the input", context.meta(reduction.input).dtype(), C => {
+            if any {
+                reduction.run::<C, Bool8, _>(context, Any, |any, _| any.into())
+            } else {
+                reduction.run::<C, Bool8, _>(context, All, |all, _| all.into())
+            }
+        })
     })
 }
 
@@ -309,8 +381,10 @@ fn spread_and_mean(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let ([variance, mean], [input]) = context.disjoint(outputs, [input])?;
     compute!(floating, "the input", dtype, C => {
         let spread = |state, n| spread_of::<C>(state, n, correction, false);
-        reduce_to::<C, C, _>(temp, variance, input, along, Deviation, spread)?;
-        reduce_to::<C, C, _>(temp, mean, input, along, Sum, mean_of)
+        let walks = Walks::new(variance.meta, input.meta, along);
+        walks.reduce::<C, C, _>(temp, variance, input, Deviation, spread)?;
+        let walks = Walks::new(mean.meta, input.meta, along);
+        walks.reduce::<C, C, _>(temp, mean, input, Sum, mean_of)
     })
 }
 
@@ -326,16 +400,22 @@ fn spread_of<C: Compute>(state: Deviations, n: usize, correction: f64, root: boo
 /// The variance, or its square root.
 fn spread(
     context: &mut KernelContext<'_>,
-    out: TensorId,
-    along: Along,
+    read: impl FnOnce(&KernelContext<'_>) -> Result<(TensorId, Along), KernelError>,
     correction: f64,
     root: bool,
 ) -> Result<(), KernelError> {
-    let input = context.tensor(0)?;
-    expect_dtype("the input", context.meta(input).dtype(), FLOATING)?;
-    compute!(floating, "the output", context.meta(out).dtype(), C => {
-        reduce::<C, C, _>(context, out, along, Deviation, |state, n| {
-            spread_of::<C>(state, n, correction, root)
+    let make = |context: &mut KernelContext<'_>| {
+        let (out, along) = read(context)?;
+        let dtype = context.meta(context.tensor(0)?).dtype();
+        expect_dtype("the input", dtype, FLOATING)?;
+        expect_dtype("the output", context.meta(out).dtype(), FLOATING)?;
+        Reduction::new(context, out, along)
+    };
+    memo::keep(context, make, |context, reduction| {
+        compute!(floating, "the output", context.meta(reduction.out).dtype(), C => {
+            reduction.run::<C, C, _>(context, Deviation, |state, n| {
+                spread_of::<C>(state, n, correction, root)
+            })
         })
     })
 }

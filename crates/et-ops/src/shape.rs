@@ -176,9 +176,7 @@ fn repeat(context: &mut KernelContext<'_>, mut plan: NewPlan<'_>) -> Result<(), 
             (own, [stride, whole.strides[dim]]),
         ]
     }));
-    plan.add(context, out, input, walk)?;
-    plan.complete();
-    Ok(())
+    plan.add(context, out, input, walk)
 }
 
 /// Takes away those of the named dimensions that have size 1.
@@ -663,7 +661,5 @@ fn copy_split(
     region.strides.extend(inner);
     region.sizes.clone_from(&view.sizes);
     let walk = view::walk_region(context.meta(out), &region, &view);
-    plan.add(context, out, input, walk)?;
-    plan.complete();
-    Ok(())
+    plan.add(context, out, input, walk)
 }

@@ -6,7 +6,7 @@ use et_kernel::{
 use et_memory::Arena;
 use smallvec::SmallVec;
 
-use super::along::{Put, added, take};
+use super::along::{Put, added, put_blocks, ready_blocks, take};
 use super::{read_indices, wrap};
 use crate::arguments::output;
 use crate::copies::copy_beside;
@@ -307,6 +307,15 @@ fn index_put(
     let temp = context.temp();
     // Indices are read before anything is written: they may lie over the output.
     context.resize_like(out, input)?;
+    if let Some((dim, index)) = only_index(context, out)?.filter(|_| !accumulate)
+        && let Some(blocks) = ready_blocks(context, values, out, dim, context.meta(index).sizes())
+    {
+        let indices = read_indices(context, temp, index)?;
+        let (mut out, values) = copy_beside(context, out, input, values)?;
+        return word!(out.meta.dtype(), T => {
+            put_blocks(words_mut::<T>(&mut out)?, words::<T>(values.bytes)?, blocks, indices, wrap)
+        });
+    }
     let of = View::of(context.meta(out));
     let mut selection = Selection::new();
     selection.read(context, temp, &of)?;

@@ -67,6 +67,15 @@ pub(super) fn take(
     expect_same_dtype(context, out, input)?;
     expect_index(context, index)?;
     let temp = context.temp();
+    if let Some(blocks) = ready_blocks(context, out, input, dim, shape)
+        && out != index
+    {
+        let ([mut out], [input, index]) = context.disjoint([out], [input, index])?;
+        let indices = as_dense::<i64>(temp, index)?;
+        return word!(out.meta.dtype(), T => {
+            take_blocks(words_mut::<T>(&mut out)?, words::<T>(input.bytes)?, blocks, indices, place)
+        });
+    }
     // Its new shape would be the index's as well.
     let aside = match out == index {
         true => Some(read_indices(context, temp, index)?),
@@ -94,10 +103,6 @@ pub(super) fn take(
         Some(aside) => aside,
         None => as_dense::<i64>(temp, index)?,
     };
-    let blocks = Blocks::of(input.meta, dim);
-    if let Some(blocks) = blocks.filter(|_| out.meta.is_contiguous()) {
-        return take_blocks((out.bytes, input.bytes), blocks, indices, place);
-    }
     let mut of = View::of(input.meta);
     if is_single {
         of.insert(0, 1, 0);
@@ -133,20 +138,71 @@ pub(super) fn take(
     })
 }
 
-/// [`take`] of tensors in index order.
-fn take_blocks(
-    (to, from): (&mut [u8], &[u8]),
+/// How `whole` is cut along `dim`, if it and `parts` are in index order, and `parts` has the dimensions of `shape` in that one's
+/// place.
+pub(super) fn ready_blocks(
+    context: &KernelContext<'_>,
+    parts: TensorId,
+    whole: TensorId,
+    dim: usize,
+    shape: &[usize],
+) -> Option<Blocks> {
+    let (parts, whole) = (context.meta(parts), context.meta(whole));
+    let (own, of) = (parts.sizes(), whole.sizes());
+    let fits = dim < of.len()
+        && own.len() + 1 == of.len() + shape.len()
+        && own[..dim] == of[..dim]
+        && own[dim..][..shape.len()] == *shape
+        && own[dim + shape.len()..] == of[dim + 1..];
+    let blocks = Blocks::of(whole, dim)?;
+    (fits && parts.is_contiguous()).then_some(Blocks {
+        inner: blocks.inner / whole.dtype().nbytes(),
+        ..blocks
+    })
+}
+
+/// [`take`] of tensors in index order, of which `inner` counts the elements.
+fn take_blocks<T: Copy>(
+    to: &mut [T],
+    from: &[T],
     blocks: Blocks,
     indices: &[i64],
     place: Place,
 ) -> Result<(), KernelError> {
+    each_block(blocks, indices, place, |part, whole, inner| match inner {
+        1 => to[part] = from[whole],
+        _ => to[part..part + inner].copy_from_slice(&from[whole..whole + inner]),
+    })
+}
+
+/// Puts `from` over the parts of `to` that the indices name.
+pub(super) fn put_blocks<T: Copy>(
+    to: &mut [T],
+    from: &[T],
+    blocks: Blocks,
+    indices: &[i64],
+    place: Place,
+) -> Result<(), KernelError> {
+    each_block(blocks, indices, place, |part, whole, inner| match inner {
+        1 => to[whole] = from[part],
+        _ => to[whole..whole + inner].copy_from_slice(&from[part..part + inner]),
+    })
+}
+
+/// Calls `visit` with where each block of the parts is, where that is in the whole, and how many elements it has.
+#[inline(always)]
+fn each_block(
+    blocks: Blocks,
+    indices: &[i64],
+    place: Place,
+    mut visit: impl FnMut(usize, usize, usize),
+) -> Result<(), KernelError> {
     let Blocks { outer, size, inner } = blocks;
-    let run = |index: usize| index * inner..(index + 1) * inner;
     for (i, &index) in indices.iter().enumerate() {
         let index = place(index, size)?;
         for row in 0..outer {
-            let to = &mut to[run(row * indices.len() + i)];
-            to.copy_from_slice(&from[run(row * size + index)]);
+            let [part, whole] = [row * indices.len() + i, row * size + index];
+            visit(part * inner, whole * inner, inner);
         }
     }
     Ok(())
