@@ -145,10 +145,15 @@ impl Op {
     }
 
     /// The same, with its dimensions in `order`.
-    pub(crate) fn out_ordered(mut self, dtype: ScalarType, order: &[u8]) -> Self {
+    pub(crate) fn out_ordered(self, dtype: ScalarType, order: &[u8]) -> Self {
+        self.out_of(dtype, order, 4096)
+    }
+
+    /// The same, of up to `numel` elements.
+    pub(crate) fn out_of(mut self, dtype: ScalarType, order: &[u8], numel: usize) -> Self {
         let mut sizes = vec![1; order.len()];
         if let Some(first) = sizes.first_mut() {
-            *first = 4096;
+            *first = numel;
         }
         let meta = TensorMeta::new(dtype, &sizes, order).unwrap();
         let mut tensor = Tensor::zeros(meta.with_dynamism(Dynamism::Bound)).unwrap();
