@@ -153,9 +153,10 @@ fn convolution(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     plan.output = Layout::new(out.meta, rank);
     compute!(real, "the input", input.meta.dtype(), C => {
         if let Some(fused) = fused {
-            let (weight, finish) = fused.parts::<C>(&plan).ok_or_else(|| {
-                KernelError::invalid("the weights are not those that the method was loaded with")
+            let finish = fused.finish::<C>(&plan).ok_or_else(|| {
+                KernelError::invalid("the weights are not like those that the method was loaded with")
             })?;
+            let weight = as_dense::<C>(temp, weight)?;
             return run::<C>(temp, &plan, false, out, input, weight, &finish);
         }
         let bias = call.bias.map(|_| as_dense::<C>(temp, bias)).transpose()?;
@@ -176,37 +177,20 @@ fn run<C: Product>(
     let from = as_compute::<C>(temp, input)?;
     write_compute::<C>(temp, out, |to| {
         if to.is_empty() || from.is_empty() || weight.is_empty() {
-            fill_bias(plan, to, finish.bias);
-            finish.clamp(to);
-            return Ok(());
-        }
-        if transposed {
-            fill_bias(plan, to, finish.bias);
-            transposed::run(temp, plan, to, from, weight)
+            to.fill(C::default());
+            finish.apply(plan, to);
+            Ok(())
+        } else if transposed {
+            to.fill(C::default());
+            transposed::run(temp, plan, to, from, weight)?;
+            finish.apply(plan, to);
+            Ok(())
         } else if plan.in_channels > 1 || plan.groups == 1 {
             columns::run(temp, plan, to, from, weight, finish)
         } else {
             depthwise::run(temp, plan, to, from, weight, finish)
         }
     })
-}
-
-/// The output starts as the bias of each channel; the products are added.
-fn fill_bias<C: Number>(plan: &Plan<'_>, to: &mut [C], bias: Option<&[C]>) {
-    let channels = plan.groups * plan.out_channels;
-    let Some(bias) = bias else {
-        return to.fill(C::default());
-    };
-    if plan.output.channel == 1 && channels > 1 {
-        return to
-            .chunks_exact_mut(channels)
-            .for_each(|pixel| pixel.copy_from_slice(bias));
-    }
-    // Channels are planes: what lies between one and the next belongs to the one.
-    let plane = plan.output.channel.max(1);
-    for (i, plane) in to.chunks_mut(plane).enumerate() {
-        plane.fill(bias[i % channels]);
-    }
 }
 
 /// The sizes of everything, checked. Layouts are filled in later.

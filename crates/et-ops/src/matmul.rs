@@ -1,15 +1,17 @@
 //! Products of matrices and batches of them.
 
 use et_kernel::{
-    Arguments, Kernel, KernelContext, KernelError, Scalar, ScalarTypeSet, TensorId, TensorMeta,
+    Arguments, Kernel, KernelContext, KernelError, MAX_RANK, Scalar, ScalarTypeSet, TensorId,
+    TensorMeta,
 };
 
 use crate::arguments::output;
 use crate::convert::{as_compute, write_compute};
-use crate::dims::{self, Sizes, Strides, Walk, broadcast_strides, broadcast_strides_of};
+use crate::dims::{self, Strides, Walk, broadcast_strides, broadcast_strides_of};
 use crate::dispatch::compute;
 use crate::number::{Compute, Number};
-use crate::product::{Bias, Ending, Extent, Matrix, MatrixMut, Product, Room, Series, scale};
+use crate::product::{Bias, Ending, Extent, Line, Matrix, MatrixMut, Product, Room, Series, scale};
+use crate::simd;
 use crate::view::expect_same_dtype;
 
 const ALL: ScalarTypeSet = ScalarTypeSet::REAL_AND_BOOL;
@@ -115,6 +117,7 @@ fn expect_batches([a, b]: [&TensorMeta; 2]) -> Result<(), KernelError> {
 }
 
 /// One operand of a batched product: where its matrices are.
+#[derive(Clone, Copy)]
 struct Factor {
     rows: usize,
     columns: usize,
@@ -124,33 +127,35 @@ struct Factor {
 
 impl Factor {
     /// The last two dimensions; a vector is a row on the left and a column on the right.
-    fn new(meta: &TensorMeta, left: bool) -> Result<Self, KernelError> {
+    fn new(meta: &TensorMeta, left: bool) -> Self {
         let (sizes, strides) = (meta.sizes(), meta.strides());
-        Ok(match (meta.rank(), left) {
-            (0, _) => {
-                return Err(KernelError::invalid(
-                    "a product of a tensor without dimensions",
-                ));
-            }
-            (1, true) => Self {
-                rows: 1,
-                columns: sizes[0],
-                row_stride: 0,
-                column_stride: strides[0],
+        match (sizes, strides) {
+            (&[.., rows, columns], &[.., row_stride, column_stride]) => Self {
+                rows,
+                columns,
+                row_stride,
+                column_stride,
             },
-            (1, false) => Self {
-                rows: sizes[0],
+            (&[len], &[stride]) if left => Self {
+                rows: 1,
+                columns: len,
+                row_stride: 0,
+                column_stride: stride,
+            },
+            (&[len], &[stride]) => Self {
+                rows: len,
                 columns: 1,
-                row_stride: strides[0],
+                row_stride: stride,
                 column_stride: 0,
             },
-            (rank, _) => Self {
-                rows: sizes[rank - 2],
-                columns: sizes[rank - 1],
-                row_stride: strides[rank - 2],
-                column_stride: strides[rank - 1],
+            // Refused before.
+            _ => Self {
+                rows: 0,
+                columns: 0,
+                row_stride: 0,
+                column_stride: 0,
             },
-        })
+        }
     }
 
     fn transposed(self) -> Self {
@@ -171,20 +176,6 @@ impl Factor {
     }
 }
 
-fn expect_chain(a: &Factor, b: &Factor) -> Result<Extent, KernelError> {
-    if a.columns == b.rows {
-        return Ok(Extent {
-            m: a.rows,
-            n: b.columns,
-            k: a.columns,
-        });
-    }
-    Err(KernelError::invalid(format!(
-        "a {}x{} matrix cannot be multiplied by a {}x{} one",
-        a.rows, a.columns, b.rows, b.columns
-    )))
-}
-
 /// The dimensions of a batch: all but the last two.
 fn batch_dims(meta: &TensorMeta) -> usize {
     meta.rank().saturating_sub(2)
@@ -197,10 +188,13 @@ fn multiply(context: &mut KernelContext<'_>, job: &Job) -> Result<(), KernelErro
     for id in [a, b].into_iter().chain(bias.map(|(id, _)| id)) {
         expect_same_dtype(context, id, out)?;
     }
-    let plan = Plan::new(context, job)?;
-    let mut sizes = Sizes::new();
-    plan.shape([a, b].map(|id| context.meta(id)), &mut sizes)?;
-    context.resize(out, &sizes)?;
+    let metas = [a, b].map(|id| context.meta(id));
+    expect_dims(metas, job.transposed)?;
+    let plan = Plan::new(metas, job.transposed);
+    plan.expect_chain()?;
+    let mut sizes = [0; MAX_RANK];
+    let rank = plan.shape(metas, &mut sizes)?;
+    context.resize(out, &sizes[..rank])?;
     let temp = context.temp();
     let workers = context.environment().workers.as_deref();
     let ([out], [a, b, bias_in]) = context.disjoint([out], [a, b, bias.map_or(a, |(id, _)| id)])?;
@@ -217,7 +211,7 @@ fn multiply(context: &mut KernelContext<'_>, job: &Job) -> Result<(), KernelErro
         let plain = [Some(alpha), beta].iter().flatten().all(|factor| factor.equal(C::one()));
         let is_line = plain && beta.is_some() && plan.is_line(bias_in.meta, out_meta.rank());
         let ending = Ending {
-            bias: if is_line { Bias::Columns(bias_elements) } else { Bias::Nothing },
+            bias: if is_line { Bias::Columns(Line::new(bias_elements)) } else { Bias::Nothing },
             ..Ending::NOTHING
         };
         write_compute::<C>(temp, out, |out| {
@@ -241,48 +235,75 @@ struct Plan {
     has_columns: bool,
 }
 
+/// Fails unless there is a product of the two, whatever their sizes.
+fn expect_dims([a, b]: [&TensorMeta; 2], transposed: bool) -> Result<(), KernelError> {
+    if a.rank() == 0 || b.rank() == 0 {
+        return Err(KernelError::invalid(
+            "a product of a tensor without dimensions",
+        ));
+    }
+    if transposed && b.rank() > 2 {
+        return Err(KernelError::invalid(
+            "linear takes a weight of 1 or 2 dimensions",
+        ));
+    }
+    Ok(())
+}
+
 impl Plan {
-    fn new(context: &KernelContext<'_>, job: &Job) -> Result<Self, KernelError> {
-        let (a, b) = (context.meta(job.a), context.meta(job.b));
-        let left = Factor::new(a, true)?;
-        let mut right = Factor::new(b, false)?;
-        let mut has_columns = b.rank() > 1;
-        if job.transposed {
-            if b.rank() > 2 {
-                return Err(KernelError::invalid(
-                    "linear takes a weight of 1 or 2 dimensions",
-                ));
-            }
-            if b.rank() == 2 {
-                right = right.transposed();
-            }
-            has_columns = b.rank() == 2;
+    fn new([a, b]: [&TensorMeta; 2], transposed: bool) -> Self {
+        let (left, mut right) = (Factor::new(a, true), Factor::new(b, false));
+        let has_columns = b.rank() > 1;
+        if transposed && has_columns {
+            right = right.transposed();
         }
-        let extent = expect_chain(&left, &right)?;
-        Ok(Self {
+        Self {
             left,
             right,
-            extent,
+            extent: Extent {
+                m: left.rows,
+                n: right.columns,
+                k: left.columns,
+            },
             has_rows: a.rank() > 1,
             has_columns,
-        })
+        }
     }
 
-    /// The output's shape.
-    fn shape(&self, operands: [&TensorMeta; 2], sizes: &mut Sizes) -> Result<(), KernelError> {
+    fn expect_chain(&self) -> Result<(), KernelError> {
+        let (a, b) = (self.left, self.right);
+        if a.columns == b.rows {
+            return Ok(());
+        }
+        Err(KernelError::invalid(format!(
+            "a {}x{} matrix cannot be multiplied by a {}x{} one",
+            a.rows, a.columns, b.rows, b.columns
+        )))
+    }
+
+    /// Puts the output's shape into `sizes`; how many dimensions that are.
+    fn shape(
+        &self,
+        operands: [&TensorMeta; 2],
+        sizes: &mut [usize; MAX_RANK],
+    ) -> Result<usize, KernelError> {
         let [a, b] = operands.map(|meta| &meta.sizes()[..batch_dims(meta)]);
+        let mut rank = a.len().max(b.len());
         if b.is_empty() || a == b {
-            sizes.extend_from_slice(a);
+            sizes[..rank].copy_from_slice(a);
         } else {
-            *sizes = dims::broadcast([a, b])?;
+            sizes[..rank].copy_from_slice(&dims::broadcast([a, b])?);
         }
-        if self.has_rows {
-            sizes.push(self.extent.m);
+        for (has, size) in [
+            (self.has_rows, self.extent.m),
+            (self.has_columns, self.extent.n),
+        ] {
+            if has {
+                sizes[rank] = size;
+                rank += 1;
+            }
         }
-        if self.has_columns {
-            sizes.push(self.extent.n);
-        }
-        Ok(())
+        Ok(rank)
     }
 
     /// Whether a bias for an output of `rank` dimensions has an element for each column, and there are sums to add it to.
@@ -331,7 +352,7 @@ impl Plan {
                 C::multiply_each(room, series, extent, out, left, right, ending)
             };
         let one_right = batch_dims(b_meta) == 0;
-        if batch == 0 {
+        if batch == 0 || out_meta.sizes()[..batch].iter().all(|&size| size == 1) {
             return each(Series::ONE, extent, left, [0; 3]);
         }
         if one_right && a_meta.is_contiguous() && out_meta.is_contiguous() {
@@ -358,6 +379,12 @@ fn add_bias<C: Compute>(
     bias: &[C],
     beta: C,
 ) -> Result<(), KernelError> {
+    if bias_meta.rank() == 1 && meta.is_contiguous() && meta.sizes().last() == Some(&bias.len()) {
+        for row in out.chunks_exact_mut(bias.len().max(1)) {
+            simd::update(row, bias, |to: C, bias: C| to.plus(beta.times(bias)));
+        }
+        return Ok(());
+    }
     let strides = broadcast_strides(bias_meta, meta.sizes())?;
     let dims = meta.dim_order().iter().map(|&dim| usize::from(dim));
     let walk = Walk::new(dims.map(|dim| (meta.sizes()[dim], [strides[dim]])));

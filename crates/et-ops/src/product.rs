@@ -16,7 +16,7 @@ use et_kernel::{Bool8, KernelError};
 
 use crate::dims;
 use crate::number::{Compute, Number};
-pub(crate) use ending::{Bias, Ending};
+pub(crate) use ending::{Bias, Ending, Line};
 pub(crate) use pack::Room;
 pub(crate) use slide::{Frame, Plane, Slide};
 

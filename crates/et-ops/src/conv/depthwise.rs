@@ -6,7 +6,7 @@ use et_kernel::KernelError;
 use et_memory::Arena;
 use smallvec::SmallVec;
 
-use super::{Finish, Plan, fill_bias, scratch_of};
+use super::{Finish, Plan, scratch_of};
 use crate::elementwise::scratch;
 use crate::number::Compute;
 use crate::product::{Frame, MOST_PARTS, Plane, Product, Slide};
@@ -28,7 +28,7 @@ pub(super) fn run<C: Product>(
     {
         return slide(temp, plan, &frame, to, from, weight, finish);
     }
-    fill_bias(plan, to, finish.bias);
+    to.fill(C::default());
     if plan.input.channel == 1 && plan.output.channel == 1 && plan.out_channels == 1 {
         channels_last(temp, plan, to, from, weight)?;
     } else {
@@ -37,7 +37,7 @@ pub(super) fn run<C: Product>(
             plane(plan, &mut to[found.target..], &from[found.source..], weight);
         });
     }
-    finish.clamp(to);
+    finish.apply(plan, to);
     Ok(())
 }
 

@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
+use super::Plan;
 use crate::number::Compute;
-use crate::product::{Bias, Ending};
+use crate::product::{Bias, Ending, Line};
 use crate::simd;
 
-/// A number to add to each channel, and the numbers that sums are kept between.
+/// What the sums of each channel are multiplied by and what is added to them, and the numbers that they are kept between.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Finish<'a, C> {
-    pub(super) bias: Option<&'a [C]>,
+    pub(super) line: Option<Line<'a, C>>,
     pub(super) low: C,
     pub(super) high: C,
 }
@@ -18,7 +19,7 @@ impl<'a, C: Compute> Finish<'a, C> {
     /// A bias, if there is one.
     pub(super) fn new(bias: Option<&'a [C]>) -> Self {
         Self {
-            bias,
+            line: bias.map(Line::new),
             low: C::LOWEST,
             high: C::HIGHEST,
         }
@@ -27,7 +28,7 @@ impl<'a, C: Compute> Finish<'a, C> {
     /// Of sums whose rows are the channels.
     pub(super) fn ending(&self) -> Ending<'a, C> {
         Ending {
-            bias: self.bias.map_or(Bias::Nothing, Bias::Rows),
+            bias: self.line.map_or(Bias::Nothing, Bias::Rows),
             low: self.low,
             high: self.high,
         }
@@ -36,17 +37,29 @@ impl<'a, C: Compute> Finish<'a, C> {
     /// Of sums whose rows are some of the channels.
     pub(super) fn ending_of(&self, channels: Range<usize>) -> Ending<'a, C> {
         Self {
-            bias: self.bias.map(|bias| &bias[channels]),
+            line: self.line.map(|line| line.part(channels)),
             ..*self
         }
         .ending()
     }
 
-    /// For sums that have their bias.
-    pub(super) fn clamp(&self, sums: &mut [C]) {
-        let ending = self.ending();
-        if ending.clamps() {
-            simd::change(sums, |sum| ending.kept(sum));
+    /// Finishes sums that start as 0.
+    pub(super) fn apply(&self, plan: &Plan<'_>, sums: &mut [C]) {
+        let (ending, channels) = (self.ending(), plan.groups * plan.out_channels);
+        if ending.is_nothing() {
+            return;
+        }
+        if plan.output.channel == 1 && channels > 1 {
+            for pixel in sums.chunks_exact_mut(channels) {
+                for (channel, sum) in pixel.iter_mut().enumerate() {
+                    *sum = ending.of(*sum, channel, 0);
+                }
+            }
+            return;
+        }
+        // Channels are planes: what lies between one and the next belongs to the one.
+        for (i, plane) in sums.chunks_mut(plan.output.channel.max(1)).enumerate() {
+            simd::change(plane, |sum| ending.of(sum, i % channels, 0));
         }
     }
 }

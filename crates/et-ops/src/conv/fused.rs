@@ -1,20 +1,25 @@
-//! Convolutions that do the instructions behind them too: normalisation by constants goes into the weights, and keeping
-//! the result between two numbers costs nothing where the sums are stored.
+//! Convolutions that do the instructions behind them too: normalisation by constants is a factor and a term for each channel, and with
+//! them and with keeping the result between two numbers sums are finished where they are stored. Weights are used as they lie.
 
 use et_kernel::{
     Arguments, Element, Kernel, KernelError, Overlap, PrepareContext, Prepared, ScalarType,
     TensorId,
 };
 
+use pulp::NullaryFnOnce;
+
 use super::Plan;
 use super::finish::Finish;
 use crate::number::Compute;
+use crate::product::Line;
 use crate::simd;
 
 /// A convolution with what follows it.
 pub(super) struct Fused {
-    weight: Vec<f32>,
-    bias: Vec<f32>,
+    channels: usize,
+    /// A factor for each channel if `scales`, and a term for each if there are any.
+    lines: Vec<f32>,
+    scales: bool,
     range: [f32; 2],
     /// The last follower's output.
     pub(super) out: TensorId,
@@ -27,9 +32,6 @@ struct Stage {
     range: [f32; 2],
     out: TensorId,
 }
-
-/// A factor and a bias for each channel.
-type Lines = (Vec<f64>, Vec<f64>);
 
 const ANY: [f32; 2] = [f32::NEG_INFINITY, f32::INFINITY];
 
@@ -53,36 +55,27 @@ fn fused(context: &PrepareContext<'_>) -> Option<(Fused, usize)> {
     let usual = !context.boolean(6).ok()?
         && meta.rank() == context.meta(out).rank()
         && context.meta(out).sizes().get(1) == Some(&channels)
-        && meta.is_contiguous();
-    let elements = floats(context, weight).filter(|_| usual)?;
+        && meta.dtype() == ScalarType::Float
+        && meta.numel() > 0;
+    usual.then_some(())?;
     let bias = match bias {
         Some(bias) => Some(floats(context, bias).filter(|bias| bias.len() == channels)?),
         None => None,
     };
-    let (stage, lines) = last_stage(context, input, out, channels)?;
-    let (scales, shifts) = lines.filter(|_| stage.scales).unzip();
-    let scale = |channel: usize| scales.as_ref().map_or(1.0, |s: &Vec<f64>| s[channel]);
-    let shift = |channel: usize| shifts.as_ref().map_or(0.0, |s: &Vec<f64>| s[channel]);
-    if elements.is_empty() || !context.may_keep(size_of_val(elements) + 4 * channels) {
-        return None;
-    }
-    let row_len = elements.len() / channels;
-    let mut scaled = vec![0.0; elements.len()];
-    let rows = scaled
-        .chunks_exact_mut(row_len)
-        .zip(elements.chunks_exact(row_len));
-    for (channel, (to, row)) in rows.enumerate() {
-        let scale = scale(channel);
-        simd::map(row, to, |x| (f64::from(x) * scale) as f32);
+    let (stage, norm) = last_stage(context, input, out, channels)?;
+    let norm = norm.filter(|_| stage.scales);
+    let len =
+        channels * (usize::from(norm.is_some()) + usize::from(norm.is_some() || bias.is_some()));
+    context.may_keep(size_of::<f32>() * len).then_some(())?;
+    let mut lines = vec![0.0; len];
+    match &norm {
+        Some(norm) => norm.put(bias, lines.split_at_mut(channels)),
+        None => lines.copy_from_slice(bias.unwrap_or_default()),
     }
     let fused = Fused {
-        weight: scaled,
-        bias: (0..channels)
-            .map(|channel| {
-                let bias = bias.map_or(0.0, |bias| f64::from(bias[channel]));
-                (bias * scale(channel) + shift(channel)) as f32
-            })
-            .collect(),
+        channels,
+        lines,
+        scales: norm.is_some(),
         range: stage.range,
         out: stage.out,
     };
@@ -90,14 +83,14 @@ fn fused(context: &PrepareContext<'_>) -> Option<(Fused, usize)> {
 }
 
 /// The furthest follower whose output can be written while the input is read, and what normalisation there is on the way.
-fn last_stage(
-    context: &PrepareContext<'_>,
+fn last_stage<'a>(
+    context: &PrepareContext<'a>,
     input: TensorId,
     out: TensorId,
     channels: usize,
-) -> Option<(Stage, Option<Lines>)> {
+) -> Option<(Stage, Option<Norm<'a>>)> {
     let mut best = None;
-    let (mut lines, mut range, mut last) = (None, ANY, out);
+    let (mut norm, mut range, mut last) = (None, ANY, out);
     let mut followers = 0;
     while let Some((kernel, next)) = context.follower(followers) {
         let Some(name) = crate::own(&kernel).map(Kernel::name) else {
@@ -108,7 +101,7 @@ fn last_stage(
             _ if !reads_it => None,
             "aten::_native_batch_norm_legit_no_training.out" if followers == 0 => {
                 normalisation(&next, channels).map(|(to, found)| {
-                    lines = Some(found);
+                    norm = Some(found);
                     to
                 })
             }
@@ -126,13 +119,13 @@ fn last_stage(
         if context.overlap(to, input) == Overlap::Disjoint {
             best = Some(Stage {
                 followers,
-                scales: lines.is_some(),
+                scales: norm.is_some(),
                 range,
                 out: to,
             });
         }
     }
-    best.map(|stage| (stage, lines))
+    best.map(|stage| (stage, norm))
 }
 
 /// Whether the elements of the two are the same in number, type and order.
@@ -158,8 +151,17 @@ fn bounds(name: &str, next: &PrepareContext<'_>) -> Option<([f32; 2], TensorId)>
     (constant && range[0] <= range[1]).then_some((range, next.tensor(out).ok()?))
 }
 
-/// A normalisation by constants as a factor and a bias for each channel, and where to.
-fn normalisation(next: &PrepareContext<'_>, channels: usize) -> Option<(TensorId, Lines)> {
+/// A normalisation by constants.
+struct Norm<'a> {
+    weight: Option<&'a [f32]>,
+    bias: Option<&'a [f32]>,
+    mean: &'a [f32],
+    variance: &'a [f32],
+    eps: f64,
+}
+
+/// A normalisation of so many channels, and where to.
+fn normalisation<'a>(next: &PrepareContext<'a>, channels: usize) -> Option<(TensorId, Norm<'a>)> {
     let line = |at: usize| {
         let line = floats(next, next.tensor(at).ok()?)?;
         (line.len() == channels).then_some(line)
@@ -168,23 +170,70 @@ fn normalisation(next: &PrepareContext<'_>, channels: usize) -> Option<(TensorId
         Some(_) => line(at).map(Some),
         None => Some(None),
     };
-    let (weight, bias) = (optional(1)?, optional(2)?);
-    let (mean, variance) = (line(3)?, line(4)?);
-    let eps = next.double(6).ok().filter(|_| next.is_constant(6))?;
     for moments in [8, 9] {
         (next.meta(next.tensor(moments).ok()?).numel() == 0).then_some(())?;
     }
-    let of = |line: Option<&[f32]>, channel: usize, missing: f64| {
-        line.map_or(missing, |line| f64::from(line[channel]))
+    let norm = Norm {
+        weight: optional(1)?,
+        bias: optional(2)?,
+        mean: line(3)?,
+        variance: line(4)?,
+        eps: next.double(6).ok().filter(|_| next.is_constant(6))?,
     };
-    let scale =
-        |channel: usize| of(weight, channel, 1.0) / (f64::from(variance[channel]) + eps).sqrt();
-    let shift = |channel: usize| of(bias, channel, 0.0) - f64::from(mean[channel]) * scale(channel);
-    let lines = (
-        (0..channels).map(scale).collect(),
-        (0..channels).map(shift).collect(),
-    );
-    Some((next.tensor(7).ok()?, lines))
+    Some((next.tensor(7).ok()?, norm))
+}
+
+impl Norm<'_> {
+    /// As a factor and a term for each channel, of sums that lack a bias.
+    fn put(&self, bias: Option<&[f32]>, lines: (&mut [f32], &mut [f32])) {
+        simd::run(Put {
+            norm: self,
+            bias,
+            lines,
+        });
+    }
+}
+
+struct Put<'a> {
+    norm: &'a Norm<'a>,
+    bias: Option<&'a [f32]>,
+    lines: (&'a mut [f32], &'a mut [f32]),
+}
+
+impl NullaryFnOnce for Put<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self {
+            norm,
+            bias,
+            lines: (factors, terms),
+        } = self;
+        let channels = factors.len();
+        let variance = &norm.variance[..channels];
+        match norm.weight {
+            Some(weight) => {
+                let weight = &weight[..channels];
+                for i in 0..channels {
+                    factors[i] =
+                        (f64::from(weight[i]) / (f64::from(variance[i]) + norm.eps).sqrt()) as f32;
+                }
+            }
+            None => {
+                for i in 0..channels {
+                    factors[i] = (1.0 / (f64::from(variance[i]) + norm.eps).sqrt()) as f32;
+                }
+            }
+        }
+        // Less the mean times the factor, as it is rounded here.
+        let (mean, terms) = (&norm.mean[..channels], &mut terms[..channels]);
+        for i in 0..channels {
+            let own = bias.map_or(0.0, |bias| f64::from(bias[i]));
+            let shift = norm.bias.map_or(0.0, |bias| f64::from(bias[i]));
+            terms[i] = ((own - f64::from(mean[i])) * f64::from(factors[i]) + shift) as f32;
+        }
+    }
 }
 
 /// The elements of a constant, if they are of the usual type.
@@ -194,17 +243,23 @@ fn floats<'a>(context: &PrepareContext<'a>, id: TensorId) -> Option<&'a [f32]> {
 }
 
 impl Fused {
-    /// Weights, bias and range as `C`, if that is their type and they are of the sizes that the convolution has now.
-    pub(super) fn parts<C: Compute>(&self, plan: &Plan<'_>) -> Option<(&[C], Finish<'_, C>)> {
-        let channels = plan.groups * plan.out_channels;
-        let numel = channels * plan.in_channels * plan.windows.taps();
-        (self.bias.len() == channels && self.weight.len() == numel).then_some(())?;
-        let finish = Finish {
-            bias: Some(same(&self.bias)?),
+    /// What becomes of sums of type `C`, if that is the type and there are as many channels as when the method was loaded.
+    pub(super) fn finish<C: Compute>(&self, plan: &Plan<'_>) -> Option<Finish<'_, C>> {
+        (plan.groups * plan.out_channels == self.channels).then_some(())?;
+        let lines = same::<C>(&self.lines)?;
+        let (factors, terms) = match self.scales {
+            true => lines.split_at(self.channels),
+            false => (&[][..], lines),
+        };
+        let line = Line {
+            factors: self.scales.then_some(factors),
+            terms,
+        };
+        Some(Finish {
+            line: (!terms.is_empty()).then_some(line),
             low: C::from_f32(self.range[0]),
             high: C::from_f32(self.range[1]),
-        };
-        Some((same(&self.weight)?, finish))
+        })
     }
 }
 

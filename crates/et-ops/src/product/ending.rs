@@ -1,11 +1,13 @@
 //! What becomes of sums before they are stored.
 
+use std::ops::Range;
+
 use pulp::Simd;
 
 use super::lanes::Lanes;
 use crate::number::Compute;
 
-/// A number to add to each sum, and the two numbers that sums are kept between.
+/// What sums are multiplied by, what is added to them then, and the two numbers that they are kept between.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending<'a, T> {
     pub(crate) bias: Bias<'a, T>,
@@ -13,23 +15,68 @@ pub(crate) struct Ending<'a, T> {
     pub(crate) high: T,
 }
 
-/// Which number is added to a sum.
+/// Which line's factor and term become part of a sum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bias<'a, T> {
     Nothing,
-    /// That of its row.
-    Rows(&'a [T]),
-    /// That of its column.
-    Columns(&'a [T]),
+    /// Those of its row.
+    Rows(Line<'a, T>),
+    /// Those of its column.
+    Columns(Line<'a, T>),
 }
 
-impl<'a, T> Bias<'a, T> {
+/// A term for each row or column, and maybe a factor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line<'a, T> {
+    pub(crate) factors: Option<&'a [T]>,
+    pub(crate) terms: &'a [T],
+}
+
+impl<'a, T> Line<'a, T> {
+    /// Terms to add.
+    pub(crate) const fn new(terms: &'a [T]) -> Self {
+        Self {
+            factors: None,
+            terms,
+        }
+    }
+
+    /// Those in `range` only.
+    pub(crate) fn part(self, range: Range<usize>) -> Self {
+        Self {
+            factors: self.factors.map(|factors| &factors[range.clone()]),
+            terms: &self.terms[range],
+        }
+    }
+
+    /// Without the first.
+    fn from(self, start: usize) -> Self {
+        let end = self.terms.len();
+        self.part(start..end)
+    }
+
+    fn has(&self, len: usize) -> bool {
+        let factors = self.factors.map_or(len, <[T]>::len);
+        self.terms.len() >= len && factors >= self.terms.len()
+    }
+}
+
+impl<T: Compute> Line<'_, T> {
+    /// The factor and the term at a place.
+    #[inline(always)]
+    pub(super) fn at(&self, place: usize) -> [T; 2] {
+        let factor = self.factors.map_or(T::one(), |factors| factors[place]);
+        [factor, self.terms[place]]
+    }
+}
+
+impl<T> Bias<'_, T> {
     /// Without the first rows and columns.
     fn from(self, row: usize, column: usize) -> Self {
         match self {
             Self::Nothing => Self::Nothing,
-            Self::Rows(rows) => Self::Rows(&rows[row..]),
-            Self::Columns(columns) => Self::Columns(&columns[column..]),
+            Self::Rows(rows) => Self::Rows(rows.from(row)),
+            Self::Columns(columns) => Self::Columns(columns.from(column)),
         }
     }
 
@@ -45,8 +92,8 @@ impl<'a, T> Bias<'a, T> {
     pub(crate) fn fits(&self, rows: usize, columns: usize) -> bool {
         match self {
             Self::Nothing => true,
-            Self::Rows(all) => all.len() >= rows,
-            Self::Columns(all) => all.len() >= columns,
+            Self::Rows(all) => all.has(rows),
+            Self::Columns(all) => all.has(columns),
         }
     }
 }
@@ -84,24 +131,24 @@ impl<'a, T: Compute> Ending<'a, T> {
         }
     }
 
-    /// What is added to the sums of a row, if that is the same for all of them.
+    /// What becomes part of the sums of a row, if that is the same for all of them.
     #[inline(always)]
-    pub(super) fn of_row(&self, row: usize) -> T {
+    pub(super) fn of_row(&self, row: usize) -> [T; 2] {
         match self.bias {
-            Bias::Rows(rows) => rows[row],
-            _ => T::zero(),
+            Bias::Rows(rows) => rows.at(row),
+            _ => [T::one(), T::zero()],
         }
     }
 
     /// What becomes of the sum at a row and a column.
     #[inline(always)]
     pub(crate) fn of(&self, sum: T, row: usize, column: usize) -> T {
-        let sum = match self.bias {
-            Bias::Nothing => sum,
-            Bias::Rows(rows) => sum.plus(rows[row]),
-            Bias::Columns(columns) => sum.plus(columns[column]),
+        let [factor, term] = match self.bias {
+            Bias::Nothing => return self.kept(sum),
+            Bias::Rows(rows) => rows.at(row),
+            Bias::Columns(columns) => columns.at(column),
         };
-        self.kept(sum)
+        self.kept(sum.times(factor).plus(term))
     }
 
     /// `sum` between the two numbers.
@@ -111,15 +158,25 @@ impl<'a, T: Compute> Ending<'a, T> {
     }
 }
 
-/// The sums of a vector with what is added to them, between two numbers.
+/// The sums of a vector, times their factors, with their terms, between two numbers: rounded as those of [`Ending::of`].
 #[inline(always)]
 pub(super) fn ended<T: Lanes, S: Simd>(
     simd: S,
     sum: T::Vector<S>,
-    bias: T::Vector<S>,
+    [factor, term]: [T::Vector<S>; 2],
+    bounds: [T::Vector<S>; 2],
+) -> T::Vector<S> {
+    let sum = T::add(simd, T::multiply(simd, sum, factor), term);
+    kept::<T, S>(simd, sum, bounds)
+}
+
+/// The sums of a vector between two numbers.
+#[inline(always)]
+pub(super) fn kept<T: Lanes, S: Simd>(
+    simd: S,
+    sum: T::Vector<S>,
     [low, high]: [T::Vector<S>; 2],
 ) -> T::Vector<S> {
-    let sum = T::add(simd, sum, bias);
     let sum = <T as Lanes>::max_nan(simd, sum, low);
     <T as Lanes>::min_nan(simd, sum, high)
 }

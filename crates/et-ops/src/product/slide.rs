@@ -12,7 +12,7 @@ use std::ops::Range;
 use pulp::bytemuck::cast_slice;
 use pulp::{Simd, WithSimd};
 
-use super::ending::{Ending, ended};
+use super::ending::{Ending, kept};
 use super::lanes::{Lanes, count};
 
 /// Sizes of planes and windows: rows first, columns second.
@@ -140,6 +140,7 @@ impl<T: Lanes, I: Iterator<Item = Plane>> WithSimd for Slide<'_, T, I> {
         }
         self.room.fill(T::zero());
         for plane in self.planes {
+            let [scale, bias] = self.ending.of_row(plane.channel);
             let mut strip = Strip {
                 frame,
                 strip: &mut *self.room,
@@ -148,7 +149,8 @@ impl<T: Lanes, I: Iterator<Item = Plane>> WithSimd for Slide<'_, T, I> {
                     offsets: &offsets[..frame.taps()],
                     factors: &self.factors[plane.channel * frame.taps()..][..frame.taps()],
                 },
-                bias: self.ending.of_row(plane.channel),
+                scale,
+                bias,
                 bounds: [self.ending.low, self.ending.high],
                 spills: self.dense && frame.pitch[1] == frame.output[1],
             };
@@ -174,6 +176,8 @@ struct Strip<'a, T> {
     /// From the plane's first element on.
     to: &'a mut [T],
     taps: Taps<'a, T>,
+    /// By which all factors are multiplied.
+    scale: T,
     bias: T,
     bounds: [T; 2],
     /// Whether what follows a row in the output is the next row, which is made later.
@@ -312,7 +316,7 @@ impl<T: Lanes, S: Simd> Column<'_, T, S> {
         let wide = V * count::<T, S>();
         let mut ends = [self.bias; V];
         for v in 0..V {
-            ends[v] = ended::<T, S>(simd, sums[v], self.bias, self.bounds);
+            ends[v] = kept::<T, S>(simd, T::add(simd, sums[v], self.bias), self.bounds);
         }
         let to = &mut self.to[row * self.pitch..];
         if self.whole && to.len() >= wide {
@@ -362,7 +366,12 @@ impl<T: Lanes> WithSimd for Unusual<'_, T> {
                 let mut sums = T::splat(simd, T::zero());
                 for (offset, factor) in strip.taps.offsets.iter().zip(strip.taps.factors) {
                     let (row, _) = T::vectors::<S>(&from[*offset..][..lanes]);
-                    sums = T::multiply_add(simd, row[0], T::splat(simd, *factor), sums);
+                    sums = T::multiply_add(
+                        simd,
+                        row[0],
+                        T::splat(simd, factor.times(strip.scale)),
+                        sums,
+                    );
                 }
                 strip
                     .column::<S, 1>(simd, rows.start, x)
@@ -401,7 +410,7 @@ impl<T: Lanes, const K: usize, const STEP: usize> Usual<'_, T, K, STEP> {
         let (lines, _) = strip.taps.factors.as_chunks::<K>();
         for y in 0..K {
             for x in 0..K {
-                factors[y][x] = T::splat(simd, lines[y][x]);
+                factors[y][x] = T::splat(simd, lines[y][x].times(strip.scale));
             }
         }
         // Windows that begin before the last row of the last one that is done.

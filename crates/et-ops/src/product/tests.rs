@@ -6,7 +6,9 @@ use et_kernel::Workers;
 use et_memory::Arena;
 use proptest::prelude::*;
 
-use super::{Bias, Ending, Extent, Frame, Matrix, MatrixMut, Plane, Product, Room, Series, Slide};
+use super::{
+    Bias, Ending, Extent, Frame, Line, Matrix, MatrixMut, Plane, Product, Room, Series, Slide,
+};
 
 /// How the elements of a matrix lie.
 #[derive(Clone, Copy, Debug)]
@@ -105,11 +107,21 @@ fn check_with<T: Real>(
         filled::<T>(m, 1, Order::Rows, 4),
         filled::<T>(n, 1, Order::Rows, 5),
     );
+    let (row_factors, column_factors) = (
+        filled::<T>(m, 1, Order::Rows, 6),
+        filled::<T>(n, 1, Order::Rows, 7),
+    );
     let (kind, bounds) = ((m + n + k) % 4, [-40.5, 60.0]);
     let ending = Ending {
         bias: match kind {
-            0 => Bias::Rows(&row_bias),
-            1 => Bias::Columns(&column_bias),
+            0 => Bias::Rows(Line {
+                factors: Some(&row_factors),
+                terms: &row_bias,
+            }),
+            1 => Bias::Columns(Line {
+                factors: Some(&column_factors),
+                terms: &column_bias,
+            }),
             _ => Bias::Nothing,
         },
         low: T::new(bounds[0]),
@@ -147,8 +159,8 @@ fn check_with<T: Real>(
             let start = if accumulate { to.get() } else { 0.0 };
             let sum = start + terms.sum::<f64>();
             let found = match kind {
-                0 => sum + row_bias[i].get(),
-                1 => sum + column_bias[j].get(),
+                0 => sum * row_factors[i].get() + row_bias[i].get(),
+                1 => sum * column_factors[j].get() + column_bias[j].get(),
                 _ => sum,
             };
             *to = T::new(if kind == 3 {
@@ -220,7 +232,7 @@ fn check_each<T: Real>(extent: Extent, [out_order, a_order, b_order]: [Order; 3]
         column_stride: out_strides[1],
     };
     let ending = Ending {
-        bias: Bias::Columns(&bias),
+        bias: Bias::Columns(Line::new(&bias)),
         ..Ending::NOTHING
     };
     let series = Series { len: 3, steps };
@@ -421,7 +433,7 @@ fn check_slide([height, width]: [usize; 2], [kernel, stride, padding, dilation]:
     };
     let from = filled::<f32>(2 * height, width, Order::Rows, 1);
     let factors = filled::<f32>(2 * kernel, kernel, Order::Rows, 2);
-    let bias = [0.5, -1.0];
+    let (scales, bias) = ([-0.5, 2.0], [0.5, -1.0]);
     let mut frame = Frame::new([height, width], [rows, columns]);
     (frame.kernel, frame.stride) = ([kernel; 2], [stride; 2]);
     (frame.padding, frame.dilation) = ([padding; 2], [dilation; 2]);
@@ -438,7 +450,10 @@ fn check_slide([height, width]: [usize; 2], [kernel, stride, padding, dilation]:
         to: &mut to,
         factors: &factors,
         ending: Ending {
-            bias: Bias::Rows(&bias),
+            bias: Bias::Rows(Line {
+                factors: Some(&scales),
+                terms: &bias,
+            }),
             low: -9.0,
             high: 9.5,
         },
@@ -447,7 +462,7 @@ fn check_slide([height, width]: [usize; 2], [kernel, stride, padding, dilation]:
     });
     for (at, found) in to.iter().enumerate() {
         let (channel, y, x) = (at / columns / rows, at / columns % rows, at % columns);
-        let mut sum = bias[channel];
+        let mut sum = 0.0;
         for tap in 0..kernel * kernel {
             let place = |at: usize, tap: usize, len: usize| {
                 (at * stride + tap * dilation)
@@ -463,6 +478,7 @@ fn check_slide([height, width]: [usize; 2], [kernel, stride, padding, dilation]:
                 sum += factor * from[(channel * height + y) * width + x];
             }
         }
+        let sum = sum * scales[channel] + bias[channel];
         assert_eq!(
             *found,
             sum.clamp(-9.0, 9.5),

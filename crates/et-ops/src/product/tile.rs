@@ -109,10 +109,15 @@ impl<T: Lanes> Target<'_, T> {
             Some(ending) => [T::splat(simd, ending.low), T::splat(simd, ending.high)],
             None => [T::splat(simd, T::zero()); 2],
         };
-        let mut biases = [T::splat(simd, T::zero()); V];
+        let mut lines = [[T::splat(simd, T::one()), T::splat(simd, T::zero())]; V];
         if let Some(Bias::Columns(columns)) = self.ending.as_ref().map(|ending| ending.bias) {
-            let (columns, _) = T::vectors::<S>(&columns[..width]);
-            biases.copy_from_slice(&columns[..V]);
+            for v in 0..V {
+                let place = v * count::<T, S>();
+                if let Some(factors) = columns.factors {
+                    lines[v][0] = T::vectors::<S>(&factors[place..width]).0[0];
+                }
+                lines[v][1] = T::vectors::<S>(&columns.terms[place..width]).0[0];
+            }
         }
         for i in 0..R {
             let row = &mut self.elements[i * self.row_stride..][..width];
@@ -125,10 +130,11 @@ impl<T: Lanes> Target<'_, T> {
             }
             if let Some(ending) = &self.ending {
                 if let Bias::Rows(rows) = ending.bias {
-                    biases = [T::splat(simd, rows[i]); V];
+                    let [factor, term] = rows.at(i);
+                    lines = [[T::splat(simd, factor), T::splat(simd, term)]; V];
                 }
                 for v in 0..V {
-                    sums[v] = ended::<T, S>(simd, sums[v], biases[v], bounds);
+                    sums[v] = ended::<T, S>(simd, sums[v], lines[v], bounds);
                 }
             }
             row[..V].copy_from_slice(&sums);
