@@ -28,6 +28,8 @@ pub struct TensorMeta {
     dtype: ScalarType,
     dynamism: Dynamism,
     device: Device,
+    /// Whether `dim_order` is index order, which is asked all the time.
+    is_contiguous: bool,
     sizes: Dims,
     strides: Dims,
     dim_order: SmallVec<[u8; 8]>,
@@ -59,6 +61,7 @@ impl TensorMeta {
             dtype,
             dynamism: Dynamism::Static,
             device: Device::CPU,
+            is_contiguous: dim_order.is_sorted(),
             sizes: sizes.into(),
             strides,
             dim_order: dim_order.into(),
@@ -121,14 +124,16 @@ impl TensorMeta {
     }
 
     /// Whether the dimensions are laid out in index order.
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
-        self.dim_order.is_sorted()
+        self.is_contiguous
     }
 
     /// Whether the elements of both are at the same places: equal shapes in equal order.
     #[inline]
     pub fn is_laid_out_as(&self, other: &Self) -> bool {
-        equal(&self.sizes, &other.sizes) && equal(&self.dim_order, &other.dim_order)
+        let both = self.is_contiguous && other.is_contiguous;
+        equal(&self.sizes, &other.sizes) && (both || equal(&self.dim_order, &other.dim_order))
     }
 
     /// The number of dimensions.

@@ -116,6 +116,29 @@ pub(crate) fn broadcast<'a>(
     Ok(result)
 }
 
+/// Whether `shapes` are broadcast to `sizes`.
+pub(crate) fn is_broadcast<'a>(
+    sizes: &[usize],
+    shapes: impl IntoIterator<Item = &'a [usize]>,
+) -> bool {
+    let mut reached = DimSet::NONE;
+    let mut rank = 0;
+    for shape in shapes {
+        let Some(missing) = sizes.len().checked_sub(shape.len()) else {
+            return false;
+        };
+        rank = rank.max(shape.len());
+        for (dim, &size) in (missing..).zip(shape) {
+            if size == sizes[dim] {
+                reached.0 |= 1 << dim;
+            } else if size != 1 {
+                return false;
+            }
+        }
+    }
+    rank == sizes.len() && reached == DimSet::all(rank)
+}
+
 /// The strides of a tensor seen as one of shape `sizes`, which it broadcasts to.
 pub(crate) fn broadcast_strides(
     meta: &TensorMeta,
@@ -381,6 +404,48 @@ impl<const N: usize> Walk<N> {
                 }
             }
             return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All shapes of up to 3 dimensions of 0 to 3.
+    fn shapes() -> Vec<Vec<usize>> {
+        let longer = |shapes: &[Vec<usize>]| -> Vec<Vec<usize>> {
+            let more =
+                |shape: &Vec<usize>| (0..4).map(|size| [&shape[..], &[size]].concat()).collect();
+            shapes
+                .iter()
+                .flat_map(|shape| -> Vec<_> { more(shape) })
+                .collect()
+        };
+        let mut all = vec![vec![]];
+        let mut last = all.clone();
+        for _ in 0..3 {
+            last = longer(&last);
+            all.extend(last.clone());
+        }
+        all
+    }
+
+    #[test]
+    fn a_shape_is_known_to_be_the_broadcast_of_others() {
+        let shapes = shapes();
+        for a in &shapes {
+            for b in &shapes {
+                let both = [&a[..], b];
+                let expected = broadcast(both).ok();
+                if let Some(expected) = &expected {
+                    assert!(is_broadcast(expected, both), "{a:?} {b:?} {expected:?}");
+                }
+                for sizes in [a, b].into_iter().chain(shapes.iter().step_by(7)) {
+                    let same = expected.as_deref() == Some(sizes);
+                    assert_eq!(is_broadcast(sizes, both), same, "{a:?} {b:?} {sizes:?}");
+                }
+            }
         }
     }
 }

@@ -37,7 +37,11 @@ pub(crate) fn resize_broadcast(
     if rest.iter().all(|id| context.meta(*id).sizes() == sizes) {
         return context.resize_like(out, *first);
     }
-    let sizes = dims::broadcast(inputs.iter().map(|id| context.meta(*id).sizes()))?;
+    let shapes = || inputs.iter().map(|id| context.meta(*id).sizes());
+    if dims::is_broadcast(context.meta(out).sizes(), shapes()) {
+        return Ok(());
+    }
+    let sizes = dims::broadcast(shapes())?;
     context.resize(out, &sizes)
 }
 
@@ -53,7 +57,7 @@ pub(crate) fn unary<C: Compute, O: Compute>(
         return plain(context, out, [input], &apply);
     }
     context.resize_like(out, input)?;
-    walk(context, out, [input], &apply)
+    general(context, out, [input], &apply)
 }
 
 /// `out[i] = f(a[i], b[i])`, computed in `C`. The output is resized.
@@ -78,7 +82,7 @@ pub(crate) fn binary<C: Compute, O: Compute>(
                 return with_left(context, out, a, b, f);
             }
             resize_broadcast(context, out, &[a, b])?;
-            walk(context, out, [a, b], &apply)
+            general(context, out, [a, b], &apply)
         }
         [Operand::Tensor(a), Operand::Number(b)] => {
             with_right(context, out, a, C::from_scalar(b), f)
@@ -142,6 +146,21 @@ pub(crate) fn walk<C: Compute, O: Compute, const N: usize>(
     if is_plain::<C, O, N>(context, out, inputs) {
         return plain(context, out, inputs, apply);
     }
+    general(context, out, inputs, apply)
+}
+
+/// [`walk`] wherever the inputs are.
+fn general<C: Compute, O: Compute, const N: usize>(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    inputs: [TensorId; N],
+    apply: &Apply<'_, C, O, N>,
+) -> Result<(), KernelError> {
+    let is_c = |id: TensorId| context.meta(id).dtype() == C::DTYPE;
+    let meta = context.meta(out);
+    if meta.numel() <= SMALL && meta.dtype() == O::DTYPE && inputs.into_iter().all(is_c) {
+        return small(context, out, inputs, apply);
+    }
     let walk = broadcast_walk(context, out, inputs)?;
     let temp = context.temp();
     let (mut out, inputs) = context.lockstep(out, inputs)?;
@@ -193,6 +212,36 @@ pub(crate) fn walk<C: Compute, O: Compute, const N: usize>(
     if ready > 0 {
         compute(position, starts, ready, &feeds, &mut sink)?;
     }
+    Ok(())
+}
+
+/// Outputs of no more elements than this are computed in one go where nothing has to be converted.
+const SMALL: usize = 64;
+
+/// [`walk`] for few elements, which are brought together one by one.
+fn small<C: Compute, O: Compute, const N: usize>(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    inputs: [TensorId; N],
+    apply: &Apply<'_, C, O, N>,
+) -> Result<(), KernelError> {
+    let walk = broadcast_walk(context, out, inputs)?;
+    let ([mut out], inputs) = context.disjoint([out], inputs)?;
+    let mut from: [&[C]; N] = [&[]; N];
+    for (elements, input) in from.iter_mut().zip(&inputs) {
+        *elements = input.elements()?;
+    }
+    let to = out.elements_mut::<O>()?;
+    let mut blocks = [[C::default(); SMALL]; N];
+    let mut ready = 0;
+    walk.each(|at| {
+        for ((block, from), at) in blocks.iter_mut().zip(from).zip(at) {
+            block[ready] = from[at as usize];
+        }
+        ready += 1;
+        Ok::<_, KernelError>(())
+    })?;
+    apply(blocks.each_ref().map(|block| &block[..to.len()]), to);
     Ok(())
 }
 
@@ -285,12 +334,6 @@ fn broadcast_walk<const N: usize>(
     inputs: [TensorId; N],
 ) -> Result<Walk<N>, KernelError> {
     let out = context.meta(out);
-    if inputs
-        .into_iter()
-        .all(|id| context.meta(id).is_laid_out_as(out))
-    {
-        return Ok(Walk::new([(out.numel(), [1; N])]));
-    }
     let metas = inputs.map(|id| context.meta(id));
     for meta in metas {
         dims::expect_broadcast(meta.sizes(), out.sizes())?;
