@@ -169,8 +169,12 @@ pub(crate) fn disjoint<'v, const OUT: usize, const IN: usize>(
     inputs: [TensorId; IN],
 ) -> Result<([TensorOut<'v>; OUT], [TensorIn<'v>; IN]), KernelError> {
     let values: &'v [EValue] = values;
-    let out_spans = spans(outputs, |id| writable_span(values, id))?;
-    let mut in_spans = spans(inputs, |id| span(values, id))?;
+    let (written, read) = (
+        outputs.map(|id| tensor(values, id)),
+        inputs.map(|id| tensor(values, id)),
+    );
+    let out_spans = spans(written, outputs, writable_span)?;
+    let mut in_spans = spans(read, inputs, span)?;
     for (i, first) in out_spans.iter().enumerate() {
         if let Some(j) = (0..i).find(|&j| out_spans[j].overlaps(*first)) {
             return Err(KernelError::OverlappingOutputs {
@@ -179,9 +183,9 @@ pub(crate) fn disjoint<'v, const OUT: usize, const IN: usize>(
             });
         }
     }
-    for (id, span) in inputs.into_iter().zip(&mut in_spans) {
+    for (tensor, span) in read.into_iter().zip(&mut in_spans) {
         if out_spans.iter().any(|out| out.overlaps(*span)) {
-            *span = copy_to(temp, tensor(values, id).meta(), *span)?;
+            *span = copy_to(temp, tensor.meta(), *span)?;
         }
     }
     let inputs = std::array::from_fn(|i| {
@@ -190,7 +194,7 @@ pub(crate) fn disjoint<'v, const OUT: usize, const IN: usize>(
         let bytes =
             unsafe { slice::from_raw_parts(in_spans[i].base().as_ptr(), in_spans[i].len()) };
         TensorIn {
-            meta: tensor(values, inputs[i]).meta(),
+            meta: read[i].meta(),
             bytes,
         }
     });
@@ -200,7 +204,7 @@ pub(crate) fn disjoint<'v, const OUT: usize, const IN: usize>(
         let bytes =
             unsafe { slice::from_raw_parts_mut(out_spans[i].base().as_ptr(), out_spans[i].len()) };
         TensorOut {
-            meta: tensor(values, outputs[i]).meta(),
+            meta: written[i].meta(),
             bytes,
         }
     });
@@ -216,15 +220,16 @@ pub(crate) fn lockstep<'v, const IN: usize>(
     inputs: [TensorId; IN],
 ) -> Result<(LockstepOut<'v>, [LockstepIn<'v>; IN]), KernelError> {
     let values: &'v [EValue] = values;
-    let out_span = writable_span(values, output)?;
-    let out_meta = tensor(values, output).meta();
-    let mut in_spans = spans(inputs, |id| span(values, id))?;
+    let (written, read) = (tensor(values, output), inputs.map(|id| tensor(values, id)));
+    let out_span = writable_span(written, output)?;
+    let out_meta = written.meta();
+    let mut in_spans = spans(read, inputs, span)?;
     let mut in_place = [false; IN];
     for i in 0..IN {
         if !in_spans[i].overlaps(out_span) {
             continue;
         }
-        let meta = tensor(values, inputs[i]).meta();
+        let meta = read[i].meta();
         let same = in_spans[i] == out_span && meta.dtype().nbytes() == out_meta.dtype().nbytes();
         in_place[i] = same && meta.dim_order() == out_meta.dim_order();
         if !in_place[i] {
@@ -238,7 +243,7 @@ pub(crate) fn lockstep<'v, const IN: usize>(
         borrow: PhantomData,
     };
     let inputs = std::array::from_fn(|i| LockstepIn {
-        meta: tensor(values, inputs[i]).meta(),
+        meta: read[i].meta(),
         span: in_spans[i],
         in_place: in_place[i],
         borrow: PhantomData,
@@ -249,6 +254,14 @@ pub(crate) fn lockstep<'v, const IN: usize>(
 /// Where the bytes of a tensor's present shape are; `None` if there are none.
 #[inline]
 pub(crate) fn place(tensor: &Tensor, id: TensorId) -> Result<Option<Place>, KernelError> {
+    match host_span(tensor) {
+        Some(span) => Ok(Some(Place::Host(span))),
+        None => other_place(tensor, id),
+    }
+}
+
+/// [`place`] of a tensor that is empty or on a device, or what is wrong.
+fn other_place(tensor: &Tensor, id: TensorId) -> Result<Option<Place>, KernelError> {
     let nbytes = tensor.meta().nbytes() as u64;
     if nbytes == 0 {
         return Ok(None);
@@ -285,8 +298,7 @@ const NOWHERE: HostSpan = HostSpan::new(std::ptr::NonNull::<u128>::dangling().ca
 
 /// The host bytes of a tensor's present shape. A tensor of none has an empty span somewhere, aligned for any element.
 #[inline]
-fn span(values: &[EValue], id: TensorId) -> Result<HostSpan, KernelError> {
-    let tensor = tensor(values, id);
+fn span(tensor: &Tensor, id: TensorId) -> Result<HostSpan, KernelError> {
     if let Some(span) = host_span(tensor) {
         return Ok(span);
     }
@@ -312,7 +324,7 @@ fn other_span(tensor: &Tensor, id: TensorId) -> Result<HostSpan, KernelError> {
             device: tensor.device(),
         });
     }
-    match place(tensor, id)? {
+    match other_place(tensor, id)? {
         Some(Place::Host(span)) => Ok(span),
         Some(Place::Device(device, _)) => Err(KernelError::OnDevice { device }),
         None => Ok(NOWHERE),
@@ -320,9 +332,9 @@ fn other_span(tensor: &Tensor, id: TensorId) -> Result<HostSpan, KernelError> {
 }
 
 #[inline]
-fn writable_span(values: &[EValue], id: TensorId) -> Result<HostSpan, KernelError> {
-    expect_writable(tensor(values, id))?;
-    span(values, id)
+fn writable_span(tensor: &Tensor, id: TensorId) -> Result<HostSpan, KernelError> {
+    expect_writable(tensor)?;
+    span(tensor, id)
 }
 
 /// A copy of the bytes in scratch memory.
@@ -360,12 +372,13 @@ fn misaligned() -> KernelError {
 /// The span of each tensor.
 #[inline]
 fn spans<const N: usize>(
+    tensors: [&Tensor; N],
     ids: [TensorId; N],
-    span: impl Fn(TensorId) -> Result<HostSpan, KernelError>,
+    span: impl Fn(&Tensor, TensorId) -> Result<HostSpan, KernelError>,
 ) -> Result<[HostSpan; N], KernelError> {
     let mut spans = [NOWHERE; N];
-    for (slot, id) in spans.iter_mut().zip(ids) {
-        *slot = span(id)?;
+    for ((slot, tensor), id) in spans.iter_mut().zip(tensors).zip(ids) {
+        *slot = span(tensor, id)?;
     }
     Ok(spans)
 }

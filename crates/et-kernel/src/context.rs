@@ -172,6 +172,7 @@ impl<'a> KernelContext<'a> {
     ///
     /// # Errors
     /// [`KernelError::NoMemory`].
+    #[inline]
     pub fn place(&self, id: TensorId) -> Result<Option<Place>, KernelError> {
         access::place(self.table_tensor(id), id)
     }
