@@ -1,8 +1,8 @@
 //! Products of matrices and batches of them.
 
 use et_kernel::{
-    Arguments, Kernel, KernelContext, KernelError, MAX_RANK, Scalar, ScalarTypeSet, TensorId,
-    TensorMeta,
+    Arguments, Dynamism, Kernel, KernelContext, KernelError, MAX_RANK, PrepareContext, Prepared,
+    Scalar, ScalarTypeSet, TensorId, TensorMeta,
 };
 
 use crate::arguments::output;
@@ -28,7 +28,8 @@ pub(crate) const KERNELS: &[Kernel] = &[
 ];
 
 /// A product to compute: `alpha * (a b) + beta * bias`.
-struct Job {
+#[derive(Clone, Copy)]
+pub(crate) struct Job {
     out: TensorId,
     a: TensorId,
     b: TensorId,
@@ -49,6 +50,61 @@ impl Job {
             bias: None,
         }
     }
+}
+
+/// Bytes from which on a matrix is rather read against its order than copied to another one.
+const LARGE_NBYTES: usize = 64 * 1024;
+
+/// Of a transposition whose result is but the right operand of a product behind it: the product is made of the source then, which is
+/// read as it lies. Large weights are exported that way.
+pub(crate) fn prepare_transposed(context: &PrepareContext<'_>) -> Result<Prepared, KernelError> {
+    Ok(match transposed(context) {
+        Some(job) => Prepared::with_state(job).absorbing(1),
+        None => Prepared::nothing(),
+    })
+}
+
+/// The product behind a transposition. Whatever is unusual is left to the run, errors too.
+fn transposed(context: &PrepareContext<'_>) -> Option<Job> {
+    let (kernel, next) = context.follower(0)?;
+    let (first, has_bias) = match crate::own(&kernel)?.name() {
+        "aten::mm.out" => (0, false),
+        "aten::addmm.out" => (1, true),
+        _ => return None,
+    };
+    let [source, between] = [context.tensor(0).ok()?, context.tensor(2).ok()?];
+    let (a, b) = (next.tensor(first).ok()?, next.tensor(first + 1).ok()?);
+    let out = next.tensor(if has_bias { 5 } else { 2 }).ok()?;
+    let (mut bias, mut alpha) = (None, Scalar::Int(1));
+    if has_bias {
+        (next.is_constant(3) && next.is_constant(4)).then_some(())?;
+        bias = Some((next.tensor(0).ok()?, next.scalar(3).ok()?));
+        alpha = next.scalar(4).ok()?;
+    }
+    let order = context
+        .int_list(1)
+        .ok()
+        .filter(|_| context.is_constant(1))?;
+    let swaps = order.len() == 2
+        && [1, 0]
+            .iter()
+            .zip(&*order)
+            .all(|(to, dim)| dim.rem_euclid(2) == *to);
+    let [of, to, left] = [source, between, a].map(|id| context.meta(id));
+    let usual = swaps
+        && of.nbytes() >= LARGE_NBYTES
+        && of.dtype() == to.dtype()
+        && left.rank() == 2
+        && matches!((of.sizes(), to.sizes()), (&[n, k], &[rows, columns]) if [rows, columns] == [k, n])
+        && to.dynamism() == Dynamism::Static;
+    // Nothing else may be the transposed matrix.
+    let alone = b == between && ![Some(a), bias.map(|(id, _)| id)].contains(&Some(between));
+    (usual && alone).then_some(Job {
+        transposed: true,
+        alpha,
+        bias,
+        ..Job::new(out, [a, source])
+    })
 }
 
 /// `a b`. `ranks` are those the operator takes, if it minds.
@@ -182,7 +238,7 @@ fn batch_dims(meta: &TensorMeta) -> usize {
 }
 
 /// The product of two tensors of any rank, with batches broadcast.
-fn multiply(context: &mut KernelContext<'_>, job: &Job) -> Result<(), KernelError> {
+pub(crate) fn multiply(context: &mut KernelContext<'_>, job: &Job) -> Result<(), KernelError> {
     let Job { out, a, b, .. } = *job;
     let bias = job.bias.filter(|(_, beta)| beta.to_bool());
     for id in [a, b].into_iter().chain(bias.map(|(id, _)| id)) {

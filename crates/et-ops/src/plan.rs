@@ -29,7 +29,11 @@ struct Piece {
     is_whole: bool,
 }
 
-fn prepare(context: &PrepareContext<'_>) -> Result<Prepared, KernelError> {
+/// Makes room for the copies of an instruction, unless its result is always the same and so made once.
+pub(crate) fn prepare(context: &PrepareContext<'_>) -> Result<Prepared, KernelError> {
+    if context.is_constant(0) {
+        return Ok(Prepared::nothing());
+    }
     let (mut tensors, mut listed) = (0usize, 0);
     for at in 0..context.argument_count() {
         match context.value(at)? {

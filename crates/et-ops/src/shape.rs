@@ -1,17 +1,21 @@
 //! Operators that only move elements: views made real, parts, repetitions.
 
-use et_kernel::{Arguments, Kernel, KernelContext, KernelError, ScalarTypeSet, TensorId};
+use et_kernel::{
+    Arguments, Kernel, KernelContext, KernelError, PrepareContext, Prepared, ScalarTypeSet,
+    TensorId,
+};
 
 use crate::arguments::output;
 use crate::blocks::{self, Blocks};
 use crate::dims::{self, DimSet, Sizes, Strides, Walk, dim_index, dim_set};
-use crate::plan::{NewPlan, keep, moving};
+use crate::matmul;
+use crate::plan::{self, NewPlan, keep, moving};
 use crate::view::{self, View};
 
 const ANY: ScalarTypeSet = crate::dispatch::MOVABLE;
 
 pub(crate) const KERNELS: &[Kernel] = &[
-    moving("aten::permute_copy.out", ANY, |c| keep(c, permute)),
+    Kernel::new("aten::permute_copy.out", ANY, permute_or_multiply).with_prepare(prepare_permute),
     moving("aten::transpose_copy.int_out", ANY, |c| keep(c, transpose)),
     moving("aten::t_copy.out", ANY, |c| keep(c, matrix_transpose)),
     moving("aten::expand_copy.out", ANY, |c| keep(c, expand)),
@@ -68,6 +72,22 @@ fn permute_by(
         start: 0,
     };
     plan.copy(context, out, input, &view)
+}
+
+/// A permutation may be a part of the product behind it.
+fn prepare_permute(context: &PrepareContext<'_>) -> Result<Prepared, KernelError> {
+    let prepared = matmul::prepare_transposed(context)?;
+    if prepared.absorbed > 0 {
+        return Ok(prepared);
+    }
+    plan::prepare(context)
+}
+
+fn permute_or_multiply(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    match context.take_state::<matmul::Job>() {
+        Some(product) => matmul::multiply(context, product),
+        None => keep(context, permute),
+    }
 }
 
 fn permute(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), KernelError> {

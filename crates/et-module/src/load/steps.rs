@@ -125,12 +125,6 @@ impl Loader<'_> {
                 let (kernel, full_name) = kernels
                     .get(name)
                     .ok_or_else(|| unsupported("an operator that is missing"))?;
-                if kernel.is_pure()
-                    && self.done_once(flow.result(at), kernel, &pool[arguments.clone()])
-                {
-                    steps.steps.push(Step::Done { arguments, name });
-                    return Ok(0);
-                }
                 let followers = match kernel.prepare() {
                     Some(_) => followers(flow, instructions, at),
                     None => Vec::new(),
@@ -144,6 +138,14 @@ impl Loader<'_> {
                             ..Place::default()
                         })
                     })?;
+                // A result that is a step of something else need not be stored at all.
+                if kernel.is_pure()
+                    && prepared.absorbed == 0
+                    && self.done_once(flow.result(at), kernel, &pool[arguments.clone()])
+                {
+                    steps.steps.push(Step::Done { arguments, name });
+                    return Ok(0);
+                }
                 *scratch = (*scratch).max(prepared.scratch_nbytes);
                 steps.steps.push(Step::Kernel {
                     run: kernel.run(),
