@@ -14,7 +14,7 @@ use et_kernel::{
 };
 use et_memory::Arena;
 
-use crate::convert::cast;
+use crate::convert::{as_compute, cast, write_compute};
 use crate::dims::{self, Walk, broadcast_stride};
 use crate::dispatch::element;
 use crate::number::{Compute, Number};
@@ -156,9 +156,7 @@ fn general<C: Compute, O: Compute, const N: usize>(
     inputs: [TensorId; N],
     apply: &Apply<'_, C, O, N>,
 ) -> Result<(), KernelError> {
-    let is_c = |id: TensorId| context.meta(id).dtype() == C::DTYPE;
-    let meta = context.meta(out);
-    if meta.numel() <= SMALL && meta.dtype() == O::DTYPE && inputs.into_iter().all(is_c) {
+    if context.meta(out).numel() <= SMALL {
         return small(context, out, inputs, apply);
     }
     let walk = broadcast_walk(context, out, inputs)?;
@@ -215,7 +213,7 @@ fn general<C: Compute, O: Compute, const N: usize>(
     Ok(())
 }
 
-/// Outputs of no more elements than this are computed in one go where nothing has to be converted.
+/// Outputs of no more elements than this are computed in one go.
 const SMALL: usize = 64;
 
 /// [`walk`] for few elements, which are brought together one by one.
@@ -226,23 +224,25 @@ fn small<C: Compute, O: Compute, const N: usize>(
     apply: &Apply<'_, C, O, N>,
 ) -> Result<(), KernelError> {
     let walk = broadcast_walk(context, out, inputs)?;
-    let ([mut out], inputs) = context.disjoint([out], inputs)?;
+    let temp = context.temp();
+    let ([out], inputs) = context.disjoint([out], inputs)?;
     let mut from: [&[C]; N] = [&[]; N];
-    for (elements, input) in from.iter_mut().zip(&inputs) {
-        *elements = input.elements()?;
+    for (elements, input) in from.iter_mut().zip(inputs) {
+        *elements = as_compute(temp, input)?;
     }
-    let to = out.elements_mut::<O>()?;
-    let mut blocks = [[C::default(); SMALL]; N];
-    let mut ready = 0;
-    walk.each(|at| {
-        for ((block, from), at) in blocks.iter_mut().zip(from).zip(at) {
-            block[ready] = from[at as usize];
-        }
-        ready += 1;
-        Ok::<_, KernelError>(())
-    })?;
-    apply(blocks.each_ref().map(|block| &block[..to.len()]), to);
-    Ok(())
+    write_compute::<O>(temp, out, |to| {
+        let mut blocks = [[C::default(); SMALL]; N];
+        let mut ready = 0;
+        walk.each(|at| {
+            for ((block, from), at) in blocks.iter_mut().zip(from).zip(at) {
+                block[ready] = from[at as usize];
+            }
+            ready += 1;
+            Ok::<_, KernelError>(())
+        })?;
+        apply(blocks.each_ref().map(|block| &block[..to.len()]), to);
+        Ok(())
+    })
 }
 
 /// Runs of fewer elements than this are put together.

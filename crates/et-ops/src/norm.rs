@@ -59,6 +59,21 @@ fn softmax(context: &mut KernelContext<'_>, log: bool) -> Result<(), KernelError
             let from = as_compute::<C>(temp, input)?;
             write_compute::<C>(temp, out, |to| {
                 let len = lines.line_len();
+                if lines.is_across() {
+                    return lines.rows(|[at, source], count, [to_step, from_step]| {
+                        for start in (0..count).step_by(ACROSS) {
+                            simd::run(SoftmaxAcross {
+                                from: &from[source + start..],
+                                from_step,
+                                to: &mut to[at + start..],
+                                to_step,
+                                width: ACROSS.min(count - start),
+                                len,
+                                log,
+                            });
+                        }
+                    });
+                }
                 lines.make(temp, to, from, |from, to| simd::run(Softmax { from, to, len, log }))
             })
         })
@@ -111,6 +126,81 @@ impl<C: Float> NullaryFnOnce for Softmax<'_, C> {
                 line.iter_mut().for_each(|x| *x = x.minus(shift));
             } else {
                 line.iter_mut().for_each(|x| *x = x.over(total));
+            }
+        }
+    }
+}
+
+/// Lines beside each other that are done at once.
+const ACROSS: usize = 64;
+
+/// Places of lines that are summed up in the element's own width before their sum is added to the others.
+const TERMS: usize = 128;
+
+/// The softmax of up to [`ACROSS`] lines of `len` elements beside each other.
+struct SoftmaxAcross<'a, C> {
+    from: &'a [C],
+    from_step: usize,
+    to: &'a mut [C],
+    to_step: usize,
+    width: usize,
+    len: usize,
+    log: bool,
+}
+
+impl<C: Float> NullaryFnOnce for SoftmaxAcross<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self {
+            from,
+            to,
+            width,
+            log,
+            ..
+        } = self;
+        let mut lines = [
+            [C::LOWEST; ACROSS],
+            [C::zero(); ACROSS],
+            [C::zero(); ACROSS],
+        ];
+        let [most, total, terms] = lines.each_mut().map(|line| &mut line[..width]);
+        for i in 0..self.len {
+            let from = &from[i * self.from_step..][..width];
+            for (most, x) in most.iter_mut().zip(from) {
+                *most = most.max_nan(*x);
+            }
+        }
+        for i in 0..self.len {
+            let from = &from[i * self.from_step..][..width];
+            let to = &mut to[i * self.to_step..][..width];
+            for (((to, x), most), term) in to.iter_mut().zip(from).zip(&*most).zip(&mut *terms) {
+                *to = x.minus(*most);
+                let power = to.exp();
+                *term = term.plus(power);
+                if !log {
+                    *to = power;
+                }
+            }
+            if i % TERMS == TERMS - 1 || i + 1 == self.len {
+                for (total, term) in total.iter_mut().zip(&mut *terms) {
+                    *total = total.plus(*term);
+                    *term = C::zero();
+                }
+            }
+        }
+        if log {
+            total.iter_mut().for_each(|x| *x = x.ln());
+        }
+        for i in 0..self.len {
+            let to = &mut to[i * self.to_step..][..width];
+            for (to, total) in to.iter_mut().zip(&*total) {
+                *to = if log {
+                    to.minus(*total)
+                } else {
+                    to.over(*total)
+                };
             }
         }
     }

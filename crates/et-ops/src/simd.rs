@@ -23,17 +23,20 @@ pub(crate) fn fold<A: Copy, C: Copy>(
     g: impl Fn(A) -> C,
     f: impl Fn(C, C) -> C,
 ) -> C {
-    let mut lanes = [start; LANES];
     let (chunks, rest) = xs.as_chunks::<LANES>();
-    for chunk in chunks {
-        for (lane, x) in lanes.iter_mut().zip(chunk) {
-            *lane = f(*lane, g(*x));
+    let mut four = [start; 4];
+    if !chunks.is_empty() {
+        let mut lanes = [start; LANES];
+        for chunk in chunks {
+            for (lane, x) in lanes.iter_mut().zip(chunk) {
+                *lane = f(*lane, g(*x));
+            }
         }
+        four = std::array::from_fn(|i| {
+            let pairs = [f(lanes[i], lanes[i + 4]), f(lanes[i + 8], lanes[i + 12])];
+            f(pairs[0], pairs[1])
+        });
     }
-    let mut four: [C; 4] = std::array::from_fn(|i| {
-        let pairs = [f(lanes[i], lanes[i + 4]), f(lanes[i + 8], lanes[i + 12])];
-        f(pairs[0], pairs[1])
-    });
     let (quads, rest) = rest.as_chunks::<4>();
     for quad in quads {
         for (lane, x) in four.iter_mut().zip(quad) {

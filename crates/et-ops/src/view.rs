@@ -140,6 +140,27 @@ impl Lines<2> {
         self.len
     }
 
+    /// Whether lines are beside each other: the elements at one place of all lines of a row are neighbours.
+    pub(crate) fn is_across(&self) -> bool {
+        matches!(self.walk.inner(), (2.., [1, 1])) && self.steps.iter().all(|&step| step > 1)
+    }
+
+    /// Calls `visit` with where rows of lines beside each other start in both, and how many lines they have; and with the steps
+    /// along the lines.
+    pub(crate) fn rows(
+        &self,
+        mut visit: impl FnMut([usize; 2], usize, [usize; 2]),
+    ) -> Result<(), KernelError> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        let steps = self.steps.map(|step| step as usize);
+        self.walk.runs(|at, count| {
+            visit(at.map(|at| at as usize), count, steps);
+            Ok(())
+        })
+    }
+
     /// Lets `make` write lines of `to` from those of `from`, one or several at a time, one behind the other: in place where the
     /// elements of both are neighbours, else by way of buffers.
     pub(crate) fn make<C: Element>(

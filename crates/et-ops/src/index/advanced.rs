@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::along::{Put, added, put_blocks, ready_blocks, take};
 use super::{read_indices, wrap};
 use crate::arguments::output;
+use crate::convert::as_dense;
 use crate::copies::copy_beside;
 use crate::dims::{self, Dims, Sizes, Strides, Walk};
 use crate::dispatch::{INDEX, MOVABLE, NUMBERS, element, word};
@@ -253,6 +254,9 @@ fn index(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         return take(context, out, input, dim, (index, &shape), wrap);
     }
     let temp = context.temp();
+    if let Some(points) = points(context, out, input)? {
+        return take_points(context, out, input, points);
+    }
     let of = View::of(context.meta(input));
     let mut selection = Selection::new();
     selection.read(context, temp, &of)?;
@@ -268,6 +272,82 @@ fn index(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             walk.start_at(start);
             copy_walk(&walk, to, from)
         })
+    })
+}
+
+/// Index tensors that name points: as many as dimensions in front.
+#[derive(Clone, Copy)]
+struct Points {
+    indices: [TensorId; MOST_POINTS],
+    count: usize,
+}
+
+/// Dimensions that points may have to be looked up at once.
+const MOST_POINTS: usize = 3;
+
+/// Argument 1's index tensors, if they are of one shape, one for each dimension in front, and all tensors are in index order; and
+/// if the output has its shape already.
+fn points(
+    context: &KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+) -> Result<Option<Points>, KernelError> {
+    let (of, own) = (context.meta(input), context.meta(out));
+    let count = context.list_len(1)?;
+    if count == 0 || count > MOST_POINTS.min(of.rank()) {
+        return Ok(None);
+    }
+    let mut indices = [input; MOST_POINTS];
+    for (item, slot) in indices[..count].iter_mut().enumerate() {
+        let Some(Some(id)) = context.optional_tensor_in_list(1, item)? else {
+            return Ok(None);
+        };
+        *slot = id;
+    }
+    let shape = context.meta(indices[0]).sizes();
+    let fits = |&id: &TensorId| {
+        let meta = context.meta(id);
+        id != out && INDEX.contains(meta.dtype()) && meta.is_contiguous() && meta.sizes() == shape
+    };
+    let (front, behind) = own.sizes().split_at(shape.len().min(own.rank()));
+    let ready = front == shape
+        && *behind == of.sizes()[count..]
+        && out != input
+        && of.is_contiguous()
+        && own.is_contiguous();
+    Ok((ready && indices[..count].iter().all(fits)).then_some(Points { indices, count }))
+}
+
+fn take_points(
+    context: &mut KernelContext<'_>,
+    out: TensorId,
+    input: TensorId,
+    Points { indices, count }: Points,
+) -> Result<(), KernelError> {
+    let temp = context.temp();
+    let [a, b, c] = indices;
+    let ([mut out], [input, columns @ ..]) = context.disjoint([out], [input, a, b, c])?;
+    let of = input.meta;
+    let mut lists: [&[i64]; MOST_POINTS] = [&[]; MOST_POINTS];
+    for (list, column) in lists[..count].iter_mut().zip(columns) {
+        *list = as_dense(temp, column)?;
+    }
+    let lists = &lists[..count];
+    let inner: usize = of.sizes()[count..].iter().product();
+    word!(of.dtype(), T => {
+        let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(input.bytes)?);
+        for i in 0..lists[0].len() {
+            let mut at = 0;
+            for ((list, &size), stride) in lists.iter().zip(of.sizes()).zip(of.strides()) {
+                at += wrap(list[i], size)? * stride;
+            }
+            match inner {
+                0 => {}
+                1 => to[i] = from[at],
+                _ => to[i * inner..][..inner].copy_from_slice(&from[at..at + inner]),
+            }
+        }
+        Ok(())
     })
 }
 

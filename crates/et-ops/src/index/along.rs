@@ -11,6 +11,7 @@ use crate::convert::as_dense;
 use crate::copies::copy_beside;
 use crate::dims::{self, Dims, Sizes, Walk, dim_index};
 use crate::dispatch::{MOVABLE, NUMBERS, element, word};
+use crate::memo;
 use crate::number::{Compute, Number};
 use crate::view::{View, copy_walk, expect_same_dtype, words, words_mut};
 
@@ -35,7 +36,10 @@ pub(crate) const KERNELS: &[Kernel] = &[
         shape.extend_from_slice(c.meta(index).sizes());
         take(c, out, weight, 0, (index, &shape), inside)
     }),
-    Kernel::new("aten::gather.out", MOVABLE, gather),
+    Kernel::new("aten::gather.out", MOVABLE, |c| {
+        memo::keep(c, gather, gather_elements)
+    })
+    .with_prepare(memo::prepare::<Gather>),
     Kernel::new("aten::scatter.src_out", NUMBERS, |c| {
         let (source, out) = (c.tensor(3)?, output(c, 4)?);
         expect_same_dtype(c, out, source)?;
@@ -67,7 +71,9 @@ pub(super) fn take(
     expect_same_dtype(context, out, input)?;
     expect_index(context, index)?;
     let temp = context.temp();
+    let rank = context.meta(out).rank() + 1;
     if let Some(blocks) = ready_blocks(context, out, input, dim, shape)
+        && rank == context.meta(input).rank() + shape.len()
         && out != index
     {
         let ([mut out], [input, index]) = context.disjoint([out], [input, index])?;
@@ -139,7 +145,7 @@ pub(super) fn take(
 }
 
 /// How `whole` is cut along `dim`, if it and `parts` are in index order, and `parts` has the dimensions of `shape` in that one's
-/// place.
+/// place. Dimensions of size 1 in front may be missing.
 pub(super) fn ready_blocks(
     context: &KernelContext<'_>,
     parts: TensorId,
@@ -149,11 +155,15 @@ pub(super) fn ready_blocks(
 ) -> Option<Blocks> {
     let (parts, whole) = (context.meta(parts), context.meta(whole));
     let (own, of) = (parts.sizes(), whole.sizes());
-    let fits = dim < of.len()
-        && own.len() + 1 == of.len() + shape.len()
-        && own[..dim] == of[..dim]
-        && own[dim..][..shape.len()] == *shape
-        && own[dim + shape.len()..] == of[dim + 1..];
+    if dim >= of.len() || own.len() + 1 > of.len() + shape.len() {
+        return None;
+    }
+    let expected = of[dim + 1..].iter().rev();
+    let expected = expected
+        .chain(shape.iter().rev())
+        .chain(of[..dim].iter().rev());
+    let own = own.iter().rev().chain(std::iter::repeat(&1));
+    let fits = expected.zip(own).all(|(expected, own)| expected == own);
     let blocks = Blocks::of(whole, dim)?;
     (fits && parts.is_contiguous()).then_some(Blocks {
         inner: blocks.inner / whole.dtype().nbytes(),
@@ -243,33 +253,55 @@ fn expect_index_inside(index: &[usize], tensor: &[usize], dim: usize) -> Result<
     )))
 }
 
+/// Where elements are gathered from.
+struct Gather {
+    out: TensorId,
+    input: TensorId,
+    index: TensorId,
+    /// Along the output and the input, at index 0 of the dimension.
+    walk: Walk<2>,
+    /// Of the dimension in the input.
+    step: isize,
+    size: usize,
+}
+
 /// `out[.., i, ..] = input[.., index[.., i, ..], ..]`.
-fn gather(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn gather(context: &mut KernelContext<'_>) -> Result<Gather, KernelError> {
     let (input, index, out) = (context.tensor(0)?, context.tensor(2)?, output(context, 4)?);
     expect_same_dtype(context, out, input)?;
     let dim = dim_index("dimension", context.int(1)?, context.meta(input).rank())?;
     let shape: Sizes = context.meta(index).sizes().into();
     expect_index_inside(&shape, context.meta(input).sizes(), dim)?;
     expect_index(context, index)?;
-    let temp = context.temp();
     context.resize(out, &shape)?;
-    let ([mut out], [input, index]) = context.disjoint([out], [input, index])?;
-    let indices = as_dense::<i64>(temp, index)?;
+    let (of, own) = (context.meta(input), context.meta(out));
     let along = |meta: &TensorMeta, d: usize| meta.strides().get(d).map_or(0, |&s| s as isize);
-    let (step, size) = (along(input.meta, dim), input.meta.sizes().get(dim));
-    let size = size.copied().unwrap_or(1);
     let walk = Walk::new((0..shape.len()).map(|d| {
-        let from = if d == dim { 0 } else { along(input.meta, d) };
-        (shape[d], [along(out.meta, d), from])
+        let from = if d == dim { 0 } else { along(of, d) };
+        (shape[d], [along(own, d), from])
     }));
+    Ok(Gather {
+        out,
+        input,
+        index,
+        walk,
+        step: along(of, dim),
+        size: of.sizes().get(dim).copied().unwrap_or(1),
+    })
+}
+
+fn gather_elements(context: &mut KernelContext<'_>, call: &Gather) -> Result<(), KernelError> {
+    let temp = context.temp();
+    let ([mut out], [input, index]) = context.disjoint([call.out], [call.input, call.index])?;
+    let indices = as_dense::<i64>(temp, index)?;
     word!(out.meta.dtype(), T => {
         let (to, from) = (words_mut::<T>(&mut out)?, words::<T>(input.bytes)?);
         let mut next = indices.iter();
-        walk.each(|[at, source]| {
+        call.walk.each(|[at, source]| {
             let Some(&index) = next.next() else {
                 return Ok(());
             };
-            let source = source + step * inside(index, size)? as isize;
+            let source = source + call.step * inside(index, call.size)? as isize;
             to[at as usize] = *from.get(source as usize).ok_or_else(lost)?;
             Ok(())
         })

@@ -299,3 +299,21 @@ fn one_tensor_into_a_part_of_another() {
         .out_ordered(F, &[1, 0])
         .gives(&[0f32, 9., 2., 8., 4., 7.], &[3, 2]);
 }
+
+#[test]
+fn points_are_looked_up_in_dimensions_in_front() {
+    let op = |index: &[&[i64]], sizes: &[usize]| {
+        let list: Vec<_> = index.iter().map(|list| Some((*list, sizes))).collect();
+        let rank = 3 - index.len() + sizes.len();
+        Op::new("aten::index.Tensor_out")
+            .tensor(&count(24), &[2, 3, 4])
+            .optional_tensors(&list)
+            .out(ScalarType::Float, rank)
+    };
+    let pair: [&[i64]; 2] = [&[1, 0, -1], &[2, -3, 0]];
+    let expected = [20f32, 21., 22., 23., 0., 1., 2., 3., 12., 13., 14., 15.];
+    op(&pair, &[3]).gives(&expected, &[3, 4]);
+    op(&[pair[0], pair[1], &[3, 1, 2]], &[3]).gives(&[23f32, 1., 14.], &[3]);
+    op(&[&[1], &[2]], &[]).gives(&[20f32, 21., 22., 23.], &[4]);
+    op(&[pair[0], &[2, 3, 0]], &[3]).fails("kernel.invalid-argument");
+}

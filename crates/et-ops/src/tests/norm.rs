@@ -41,6 +41,28 @@ fn softmax_adds_up_to_one_along_its_dimension() {
 }
 
 #[test]
+fn softmax_of_lines_beside_each_other() {
+    for sizes in [[2, 30, 66], [1, 150, 20], [3, 2, 1], [2, 5, 4]] {
+        let [outer, len, inner] = sizes;
+        let x: Vec<f32> = (0..outer * len * inner)
+            .map(|i| (i * 37 % 101) as f32 / 25.0 - 2.0)
+            .collect();
+        let mut expected = vec![0f64; x.len()];
+        for line in 0..outer * inner {
+            let at = |i: usize| line / inner * len * inner + i * inner + line % inner;
+            let total: f64 = (0..len).map(|i| f64::from(x[at(i)]).exp()).sum();
+            for i in 0..len {
+                expected[at(i)] = f64::from(x[at(i)]).exp() / total;
+            }
+        }
+        let found: Vec<f32> = expected.iter().map(|&x| x as f32).collect();
+        let logs: Vec<f32> = expected.iter().map(|&x| x.ln() as f32).collect();
+        softmax("aten::_softmax.out", &x, &sizes, 1).gives_about(&found, &sizes, 1e-6);
+        softmax("aten::_log_softmax.out", &x, &sizes, 1).gives_about(&logs, &sizes, 1e-6);
+    }
+}
+
+#[test]
 fn softmax_of_halves() {
     let x = [0.0f32, 0.0].map(f16::from_f32);
     Op::new("aten::_softmax.out")
