@@ -61,17 +61,8 @@ fn softmax(context: &mut KernelContext<'_>, log: bool) -> Result<(), KernelError
                 let len = lines.line_len();
                 if lines.is_across() {
                     return lines.rows(|[at, source], count, [to_step, from_step]| {
-                        for start in (0..count).step_by(ACROSS) {
-                            simd::run(SoftmaxAcross {
-                                from: &from[source + start..],
-                                from_step,
-                                to: &mut to[at + start..],
-                                to_step,
-                                width: ACROSS.min(count - start),
-                                len,
-                                log,
-                            });
-                        }
+                        let (from, to) = (&from[source..], &mut to[at..]);
+                        simd::run(SoftmaxAcross { from, from_step, to, to_step, count, len, log });
                     });
                 }
                 lines.make(temp, to, from, |from, to| simd::run(Softmax { from, to, len, log }))
@@ -131,19 +122,16 @@ impl<C: Float> NullaryFnOnce for Softmax<'_, C> {
     }
 }
 
-/// Lines beside each other that are done at once.
-const ACROSS: usize = 64;
-
 /// Places of lines that are summed up in the element's own width before their sum is added to the others.
 const TERMS: usize = 128;
 
-/// The softmax of up to [`ACROSS`] lines of `len` elements beside each other.
+/// The softmax of lines of `len` elements beside each other.
 struct SoftmaxAcross<'a, C> {
     from: &'a [C],
     from_step: usize,
     to: &'a mut [C],
     to_step: usize,
-    width: usize,
+    count: usize,
     len: usize,
     log: bool,
 }
@@ -152,55 +140,66 @@ impl<C: Float> NullaryFnOnce for SoftmaxAcross<'_, C> {
     type Output = ();
 
     #[inline(always)]
-    fn call(self) {
-        let Self {
-            from,
-            to,
-            width,
-            log,
-            ..
-        } = self;
-        let mut lines = [
-            [C::LOWEST; ACROSS],
-            [C::zero(); ACROSS],
-            [C::zero(); ACROSS],
-        ];
-        let [most, total, terms] = lines.each_mut().map(|line| &mut line[..width]);
-        for i in 0..self.len {
-            let from = &from[i * self.from_step..][..width];
-            for (most, x) in most.iter_mut().zip(from) {
-                *most = most.max_nan(*x);
-            }
+    fn call(mut self) {
+        let mut start = 0;
+        while start + 16 <= self.count {
+            self.block::<16>(start);
+            start += 16;
         }
+        while start + 4 <= self.count {
+            self.block::<4>(start);
+            start += 4;
+        }
+        while start < self.count {
+            self.block::<1>(start);
+            start += 1;
+        }
+    }
+}
+
+impl<C: Float> SoftmaxAcross<'_, C> {
+    /// The elements of `W` lines from `start` on at place `i`.
+    #[inline(always)]
+    fn from<const W: usize>(&self, start: usize, i: usize) -> &[C; W] {
+        self.from[i * self.from_step + start..]
+            .first_chunk()
+            .expect("lines are inside of their tensor")
+    }
+
+    #[inline(always)]
+    fn to<const W: usize>(&mut self, start: usize, i: usize) -> &mut [C; W] {
+        self.to[i * self.to_step + start..]
+            .first_chunk_mut()
+            .expect("lines are inside of their tensor")
+    }
+
+    /// `W` lines from `start` on.
+    #[inline(always)]
+    fn block<const W: usize>(&mut self, start: usize) {
+        let log = self.log;
+        let mut most = [C::LOWEST; W];
         for i in 0..self.len {
-            let from = &from[i * self.from_step..][..width];
-            let to = &mut to[i * self.to_step..][..width];
-            for (((to, x), most), term) in to.iter_mut().zip(from).zip(&*most).zip(&mut *terms) {
-                *to = x.minus(*most);
-                let power = to.exp();
-                *term = term.plus(power);
-                if !log {
-                    *to = power;
-                }
-            }
+            let from = self.from::<W>(start, i);
+            most = std::array::from_fn(|k| most[k].max_nan(from[k]));
+        }
+        let (mut total, mut terms) = ([C::zero(); W], [C::zero(); W]);
+        for i in 0..self.len {
+            let from = self.from::<W>(start, i);
+            let moved: [C; W] = std::array::from_fn(|k| from[k].minus(most[k]));
+            let powers = moved.map(C::exp);
+            *self.to(start, i) = if log { moved } else { powers };
+            terms = std::array::from_fn(|k| terms[k].plus(powers[k]));
             if i % TERMS == TERMS - 1 || i + 1 == self.len {
-                for (total, term) in total.iter_mut().zip(&mut *terms) {
-                    *total = total.plus(*term);
-                    *term = C::zero();
-                }
+                total = std::array::from_fn(|k| total[k].plus(terms[k]));
+                terms = [C::zero(); W];
             }
         }
         if log {
-            total.iter_mut().for_each(|x| *x = x.ln());
+            total = total.map(C::ln);
         }
         for i in 0..self.len {
-            let to = &mut to[i * self.to_step..][..width];
-            for (to, total) in to.iter_mut().zip(&*total) {
-                *to = if log {
-                    to.minus(*total)
-                } else {
-                    to.over(*total)
-                };
+            for (to, total) in self.to::<W>(start, i).iter_mut().zip(total) {
+                *to = if log { to.minus(total) } else { to.over(total) };
             }
         }
     }
@@ -377,11 +376,14 @@ impl<C: Float> NullaryFnOnce for Rows<'_, C> {
     #[inline(always)]
     fn call(self) {
         let job = self.job;
+        let share = 1.0 / job.row as f64;
         for row in 0..job.rows {
             let range = row * job.row..(row + 1) * job.row;
             let (from, to) = (&self.from[range.clone()], &mut self.to[range]);
-            let (mean, rstd) = moments(std::iter::once(from), job.eps);
-            let (mean, rstd) = (C::from_f64(mean), C::from_f64(rstd));
+            let (mean, variance) = moments(std::iter::once(from), share);
+            // In the element's own width: rows may be short, and these take longer than the rest.
+            let deviation = C::from_f64(variance + job.eps).sqrt();
+            let (mean, rstd) = (C::from_f64(mean), C::one().over(deviation));
             (self.means[row], self.rstds[row]) = (mean, rstd);
             let first = row % job.groups * job.channels;
             let own = first..first + job.channels;
@@ -444,26 +446,26 @@ fn each_of_its_own<C: Float>(
 }
 
 /// [`moments`] of runs.
-struct Moments<R>(R, f64);
+struct Moments<R>(R);
 
 impl<'a, C: Float, R: Iterator<Item = &'a [C]> + Clone> NullaryFnOnce for Moments<R> {
     type Output = (f64, f64);
 
     #[inline(always)]
     fn call(self) -> (f64, f64) {
-        moments(self.0, self.1)
+        let count: usize = self.0.clone().map(<[C]>::len).sum();
+        moments(self.0, 1.0 / count as f64)
     }
 }
 
-/// Mean and reciprocal deviation of several runs together.
+/// Mean and variance of several runs together; `share` is what each element has in them.
 #[inline(always)]
-fn moments<'a, C: Float>(runs: impl Iterator<Item = &'a [C]> + Clone, eps: f64) -> (f64, f64) {
-    let (mut count, mut total, mut squares) = (0.0, 0.0, 0.0);
+fn moments<'a, C: Float>(runs: impl Iterator<Item = &'a [C]> + Clone, share: f64) -> (f64, f64) {
+    let (mut total, mut squares) = (0.0, 0.0);
     for run in runs.clone() {
-        count += run.len() as f64;
         total += simd::sum(run, |x| x);
     }
-    let mean = total / count;
+    let mean = total * share;
     let centre = C::from_f64(mean);
     for run in runs {
         squares += simd::sum(run, |x| {
@@ -471,7 +473,7 @@ fn moments<'a, C: Float>(runs: impl Iterator<Item = &'a [C]> + Clone, eps: f64) 
             distance.times(distance)
         });
     }
-    (mean, 1.0 / (squares / count + eps).sqrt())
+    (mean, squares * share)
 }
 
 /// `_native_batch_norm_legit_no_training(input, weight, bias, running_mean, running_var, momentum, eps, out, _, _)`.
@@ -546,7 +548,8 @@ fn batch_norm_of_itself(context: &mut KernelContext<'_>) -> Result<(), KernelErr
         let area: usize = input.meta.sizes()[2..].iter().product();
         for channel in 0..channels {
             let planes = from.chunks_exact(area.max(1)).skip(channel).step_by(channels);
-            let (mean, rstd) = simd::run(Moments(planes, eps));
+            let (mean, variance) = simd::run(Moments(planes));
+            let rstd = 1.0 / (variance + eps).sqrt();
             let scale = weight.map_or(1.0, |weight| weight[channel].cast()) * rstd;
             let shift = bias.map_or(0.0, |bias| bias[channel].cast()) - mean * scale;
             (scales[channel], shifts[channel]) = (C::from_f64(scale), C::from_f64(shift));

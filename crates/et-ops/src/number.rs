@@ -466,6 +466,8 @@ pub(crate) trait Float: Compute {
     fn exp(self) -> Self;
     /// The natural logarithm.
     fn ln(self) -> Self;
+    /// The square root.
+    fn sqrt(self) -> Self;
     /// The quotient.
     fn over(self, divisor: Self) -> Self;
 }
@@ -478,6 +480,10 @@ impl Float for f32 {
     #[inline(always)]
     fn ln(self) -> Self {
         f32::ln(self)
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        f32::sqrt(self)
     }
     #[inline(always)]
     fn over(self, divisor: Self) -> Self {
@@ -493,6 +499,10 @@ impl Float for f64 {
     #[inline(always)]
     fn ln(self) -> Self {
         f64::ln(self)
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        f64::sqrt(self)
     }
     #[inline(always)]
     fn over(self, divisor: Self) -> Self {

@@ -4,6 +4,7 @@ use et_kernel::{
     Arguments, EValue, Kernel, KernelContext, KernelError, PrepareContext, Prepared, RunFn,
     ScalarTypeSet, TensorId, TensorMeta,
 };
+use et_memory::Place;
 
 use crate::dims::Walk;
 use crate::memo::Memo;
@@ -61,7 +62,7 @@ pub(crate) fn keep<'a>(
         return make(context, NewPlan::UNKEPT);
     };
     if let Some(pieces) = plan.value(context)
-        && is_apart(context, pieces)?
+        && is_apart(context, pieces)
     {
         for piece in pieces {
             copy(context, piece.out, piece.input, &piece.walk, piece.is_whole)?;
@@ -77,20 +78,28 @@ pub(crate) fn keep<'a>(
 }
 
 /// Whether no copy writes what another one reads. Either all of them write one tensor, or all of them read one.
-fn is_apart(context: &KernelContext<'_>, pieces: &[Piece]) -> Result<bool, KernelError> {
+fn is_apart(context: &KernelContext<'_>, pieces: &[Piece]) -> bool {
     if pieces.len() == 1 {
-        return Ok(true);
+        return true;
     }
-    for piece in pieces {
-        let places = [context.place(piece.out)?, context.place(piece.input)?];
-        if let [Some(out), Some(input)] = places
-            && out.overlaps(&input)
-            && !(piece.is_whole && out == input)
-        {
-            return Ok(false);
-        }
+    pieces.iter().all(|piece| {
+        // All the memory that the two have, which is found out faster than what they use of it.
+        let places = [piece.out, piece.input].map(|id| context.table_tensor(id).place());
+        let [Some(out), Some(input)] = places else {
+            return true;
+        };
+        !out.overlaps(&input) || piece.is_whole && is_in_place(context, piece.out, piece.input)
+    })
+}
+
+/// Whether the memory of two tensors on the host starts at one place.
+#[inline]
+fn is_in_place(context: &KernelContext<'_>, out: TensorId, input: TensorId) -> bool {
+    let places = [out, input].map(|id| context.table_tensor(id).place());
+    match places {
+        [Some(Place::Host(out)), Some(Place::Host(input))] => out.base() == input.base(),
+        _ => false,
     }
-    Ok(true)
 }
 
 /// Copies along a walk; `is_whole` says whether it leads through all bytes of both in their order.
@@ -101,7 +110,7 @@ fn copy(
     walk: &Walk<2>,
     is_whole: bool,
 ) -> Result<(), KernelError> {
-    if is_whole && context.place(out)? == context.place(input)? {
+    if is_whole && is_in_place(context, out, input) {
         return Ok(());
     }
     let ([out], [input]) = context.disjoint([out], [input])?;

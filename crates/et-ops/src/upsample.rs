@@ -7,7 +7,7 @@ use crate::convert::{as_compute, write_compute};
 use crate::dims;
 use crate::dispatch::{MOVABLE, compute, word};
 use crate::elementwise::scratch;
-use crate::number::Number;
+use crate::number::{Compute, Number};
 use crate::view::{expect_same_dtype, words, words_mut};
 
 pub(crate) const KERNELS: &[Kernel] = &[
@@ -223,7 +223,16 @@ fn bilinear(
             corners,
         )
     };
+    let width = target.size[1];
+    // Where the neighbours of each column are, from the start of a row.
+    let (lefts, rights) = (scratch::<u64>(temp, width)?, scratch::<u64>(temp, width)?);
     compute!(floating, "the input", input.meta.dtype(), C => {
+        let shares = scratch::<C>(temp, width)?;
+        for x in 0..width {
+            let (left, right, across) = mixed(1, x);
+            [lefts[x], rights[x]] = [left, right].map(|column| (column * of[3]) as u64);
+            shares[x] = C::from_f64(across);
+        }
         let from = as_compute::<C>(temp, input)?;
         write_compute::<C>(temp, out, |to| {
             for plane in 0..batch * channels {
@@ -232,21 +241,23 @@ fn bilinear(
                 for y in 0..target.size[0] {
                     let at = n * own[0] + c * own[1] + y * own[2];
                     let (top, bottom, down) = mixed(0, y);
-                    let [top, bottom] = [top, bottom].map(|row| source + row * of[2]);
-                    for x in 0..target.size[1] {
-                        let (left, right, across) = mixed(1, x);
-                        let pixel = |row: usize, column: usize| {
-                            from[row + column * of[3]].cast::<f64>()
+                    let [top, bottom] = [top, bottom].map(|row| &from[source + row * of[2]..]);
+                    let down = C::from_f64(down);
+                    let columns = lefts.iter().zip(&*rights).zip(&*shares);
+                    for (x, ((left, right), across)) in columns.enumerate() {
+                        let line = |row: &[C]| {
+                            between(row[*left as usize], row[*right as usize], *across)
                         };
-                        let line = |row: usize| {
-                            pixel(row, left) * (1.0 - across) + pixel(row, right) * across
-                        };
-                        let value = line(top) * (1.0 - down) + line(bottom) * down;
-                        to[at + x * own[3]] = C::from_f64(value);
+                        to[at + x * own[3]] = between(line(top), line(bottom), down);
                     }
                 }
             }
             Ok(())
         })
     })
+}
+
+/// The number that lies between two at `share` of the way.
+fn between<C: Compute>(low: C, high: C, share: C) -> C {
+    low.times(C::one().minus(share)).plus(high.times(share))
 }
