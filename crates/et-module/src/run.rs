@@ -112,8 +112,33 @@ fn failed_at(kind: ErrorKind, instruction: usize, steps: &Steps, at: usize) -> E
 }
 
 /// Runs step `at`. A jump says to which instruction of its chain.
-#[inline]
+#[inline(always)] // Most steps are calls of operators, and these take little more than what is here.
 fn run(
+    steps: &mut Steps,
+    at: usize,
+    table: &mut ValueTable,
+    environment: &Environment,
+) -> Result<Option<usize>, ErrorKind> {
+    let Step::Kernel {
+        run,
+        arguments,
+        state,
+        ..
+    } = &mut steps.steps[at]
+    else {
+        return run_other(steps, at, table, environment);
+    };
+    let arguments = &steps.arguments[arguments.clone()];
+    let mut context = table.call(arguments, state.as_mut(), environment)?;
+    match run(&mut context) {
+        Ok(()) => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// [`run`] of anything but a call of an operator.
+#[inline(never)]
+fn run_other(
     steps: &mut Steps,
     at: usize,
     table: &mut ValueTable,
@@ -126,16 +151,8 @@ fn run(
         ..
     } = steps;
     match &mut steps[at] {
-        Step::Kernel {
-            run,
-            arguments,
-            state,
-            ..
-        } => {
-            let mut context = table.call(&pool[arguments.clone()], state.as_mut(), environment)?;
-            run(&mut context).map_err(failed)?;
-        }
-        Step::Done { .. } => {}
+        // The one is run above, the other is nothing to run.
+        Step::Kernel { .. } | Step::Done { .. } => {}
         Step::Delegate { index, arguments } => {
             call_delegate(
                 &mut delegates[*index],
@@ -175,6 +192,7 @@ fn call_delegate(
     done.map_err(failed)
 }
 
+#[cold]
 fn failed(error: KernelError) -> ErrorKind {
     match error {
         KernelError::Interrupted => ErrorKind::Cancelled,
