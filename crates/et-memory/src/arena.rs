@@ -133,21 +133,14 @@ impl Arena {
         self.used.set(0);
     }
 
-    /// One block for all; where the host cannot, the largest is kept, and the arena grows again next time.
+    /// One block for all, which are given back before: the most that the host must have is not more for it. Where the host cannot,
+    /// the arena grows again next time.
     #[cold]
     fn merge(&mut self) {
+        let total = self.capacity();
         let blocks = self.blocks.get_mut();
-        let total = blocks
-            .iter()
-            .map(|b| u64::try_from(b.nbytes()).unwrap_or(u64::MAX))
-            .fold(0, u64::saturating_add);
-        match HostBuffer::zeroed(total, Alignment::HOST) {
-            Ok(merged) => *blocks = alloc::vec![merged],
-            Err(_) => {
-                blocks.sort_by_key(HostBuffer::nbytes);
-                blocks.drain(..blocks.len().saturating_sub(1));
-            }
-        }
+        blocks.clear();
+        blocks.extend(HostBuffer::zeroed(total, Alignment::HOST));
     }
 
     /// Bytes handed out since the last reset, padding included.

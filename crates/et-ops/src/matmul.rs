@@ -66,13 +66,17 @@ pub(crate) fn prepare_transposed(context: &PrepareContext<'_>) -> Result<Prepare
 
 /// The product behind a transposition. Whatever is unusual is left to the run, errors too.
 fn transposed(context: &PrepareContext<'_>) -> Option<Job> {
+    let source = context.tensor(0).ok()?;
     let (kernel, next) = context.follower(0)?;
+    if context.meta(source).nbytes() < LARGE_NBYTES {
+        return None;
+    }
     let (first, has_bias) = match crate::own(&kernel)?.name() {
         "aten::mm.out" => (0, false),
         "aten::addmm.out" => (1, true),
         _ => return None,
     };
-    let [source, between] = [context.tensor(0).ok()?, context.tensor(2).ok()?];
+    let between = context.tensor(2).ok()?;
     let (a, b) = (next.tensor(first).ok()?, next.tensor(first + 1).ok()?);
     let out = next.tensor(if has_bias { 5 } else { 2 }).ok()?;
     let (mut bias, mut alpha) = (None, Scalar::Int(1));
@@ -92,7 +96,6 @@ fn transposed(context: &PrepareContext<'_>) -> Option<Job> {
             .all(|(to, dim)| dim.rem_euclid(2) == *to);
     let [of, to, left] = [source, between, a].map(|id| context.meta(id));
     let usual = swaps
-        && of.nbytes() >= LARGE_NBYTES
         && of.dtype() == to.dtype()
         && left.rank() == 2
         && matches!((of.sizes(), to.sizes()), (&[n, k], &[rows, columns]) if [rows, columns] == [k, n])

@@ -4,10 +4,11 @@
     reason = "loops over constant ranges are unrolled, and closures would be compiled without the machine's vectors"
 )]
 
+use pulp::bytemuck::cast_slice;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::blocked::Job;
-use super::ending::Ending;
+use super::ending::{Bias, Ending};
 use super::lanes::{Lanes, count};
 use super::{Extent, Matrix, MatrixMut, Series};
 
@@ -53,6 +54,13 @@ fn is_dots<T>(job: &Job<'_, T>) -> bool {
     spread && job.a.column_stride == 1 && job.b.row_stride == 1
 }
 
+/// Whether rows of the output follow each other, are shorter than a vector, and are not kept between two numbers.
+fn is_narrow<T: Lanes>(job: &Job<'_, T>, lanes: usize) -> bool {
+    let (n, out) = (job.extent.n, &job.out);
+    let dense = out.column_stride == 1 && (out.row_stride == n || job.extent.m == 1);
+    dense && n < lanes && !job.ending.clamps() && !matches!(job.ending.bias, Bias::Rows(_))
+}
+
 /// A series of small products.
 struct Direct<'a, T> {
     series: Series,
@@ -66,12 +74,15 @@ impl<T: Lanes> WithSimd for Direct<'_, T> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { series, mut job } = self;
         let (a, b, dots) = (job.a.elements, job.b.elements, is_dots(&job));
+        let narrow = is_narrow(&job, count::<T, S>());
         let [out_step, a_step, b_step] = series.steps;
         for i in 0..series.len {
             job.a.elements = &a[i * a_step..];
             job.b.elements = &b[i * b_step..];
             if dots {
                 each_dot(simd, &mut job);
+            } else if narrow {
+                narrow_rows(simd, &mut job);
             } else {
                 tiles(simd, &mut job);
             }
@@ -81,6 +92,75 @@ impl<T: Lanes> WithSimd for Direct<'_, T> {
             }
         }
     }
+}
+
+/// Rows that are narrower than a vector, and lie in one piece.
+#[inline(always)]
+fn narrow_rows<T: Lanes, S: Simd>(simd: S, job: &mut Job<'_, T>) {
+    let Extent { m, n, .. } = job.extent;
+    let line = match job.ending.bias {
+        Bias::Columns(line) => Some([
+            line.factors.map_or(T::splat(simd, T::one()), |factors| {
+                T::first(simd, factors, n)
+            }),
+            T::first(simd, line.terms, n),
+        ]),
+        _ => None,
+    };
+    let mut i = 0;
+    while i < m {
+        i += match m - i {
+            1 => narrow::<T, S, 1>(simd, job, i, line),
+            2 => narrow::<T, S, 2>(simd, job, i, line),
+            3 => narrow::<T, S, 3>(simd, job, i, line),
+            _ => narrow::<T, S, 4>(simd, job, i, line),
+        };
+    }
+}
+
+/// `R` such rows; how many rows that is. A row may be stored together with what follows it in the matrix, which is made later.
+#[inline(always)]
+fn narrow<T: Lanes, S: Simd, const R: usize>(
+    simd: S,
+    job: &mut Job<'_, T>,
+    i: usize,
+    line: Option<[T::Vector<S>; 2]>,
+) -> usize {
+    let (a, b, Extent { m, n, k }) = (job.a, job.b, job.extent);
+    let lanes = count::<T, S>();
+    let mut rows = [a.elements; R];
+    for r in 0..R {
+        rows[r] = &a.elements[(i + r) * a.row_stride..];
+    }
+    let mut sums = [T::splat(simd, T::zero()); R];
+    for l in 0..k {
+        let from = &b.elements[l * b.row_stride..];
+        let right = match from.get(..lanes) {
+            Some(from) => T::vectors::<S>(from).0[0],
+            None => T::first(simd, from, n),
+        };
+        for r in 0..R {
+            let left = T::splat(simd, rows[r][l * a.column_stride]);
+            sums[r] = T::multiply_add(simd, left, right, sums[r]);
+        }
+    }
+    let out = &mut job.out.elements[i * n..m * n];
+    for r in 0..R {
+        if let Some([factor, term]) = line {
+            sums[r] = T::add(simd, T::multiply(simd, sums[r], factor), term);
+        }
+        let out = &mut out[r * n..];
+        if let Some(out) = out.get_mut(..lanes) {
+            T::vectors_mut::<S>(out).0[0] = sums[r];
+        } else {
+            let stored = [sums[r]];
+            let stored: &[T] = cast_slice(&stored);
+            for (out, sum) in out[..n].iter_mut().zip(stored) {
+                *out = *sum;
+            }
+        }
+    }
+    R
 }
 
 /// All tiles: those of a strip of columns one below the other.
