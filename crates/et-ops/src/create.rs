@@ -1,57 +1,50 @@
 //! Operators that make tensors out of numbers.
 
-use et_kernel::{Arguments, Kernel, KernelContext, KernelError, Scalar, ScalarTypeSet, TensorId};
+use et_kernel::{
+    Arguments, Kernel, KernelContext, KernelError, RunFn, Scalar, ScalarTypeSet, TensorId,
+};
 
 use crate::arguments::output;
 use crate::convert::{element_bytes, fill, write_compute};
 use crate::dims::{self, Sizes};
 use crate::dispatch::{NUMBERS, compute, word};
+use crate::memo;
 use crate::number::Number;
 use crate::view::words_mut;
 
 const ALL: ScalarTypeSet = NUMBERS;
 
 pub(crate) const KERNELS: &[Kernel] = &[
-    Kernel::new("aten::full.out", ALL, |c| {
-        let (sizes, out) = (sizes(c, 0)?, output(c, 2)?);
-        filled(c, out, &sizes, c.scalar(1)?)
+    filling("aten::full.out", |c| {
+        fill_with(c, |c| Ok((output(c, 2)?, sizes(c, 0)?, c.scalar(1)?)))
     }),
-    Kernel::new("aten::full_like.out", ALL, |c| {
-        let (sizes, out) = (sizes_of(c, 0)?, output(c, 3)?);
-        filled(c, out, &sizes, c.scalar(1)?)
+    filling("aten::full_like.out", |c| {
+        fill_with(c, |c| Ok((output(c, 3)?, sizes_of(c, 0)?, c.scalar(1)?)))
     }),
-    Kernel::new("aten::zeros.out", ALL, |c| {
-        let (sizes, out) = (sizes(c, 0)?, output(c, 1)?);
-        filled(c, out, &sizes, Scalar::Int(0))
+    filling("aten::zeros.out", |c| {
+        fill_with(c, |c| Ok((output(c, 1)?, sizes(c, 0)?, Scalar::Int(0))))
     }),
-    Kernel::new("aten::ones.out", ALL, |c| {
-        let (sizes, out) = (sizes(c, 0)?, output(c, 1)?);
-        filled(c, out, &sizes, Scalar::Int(1))
+    filling("aten::ones.out", |c| {
+        fill_with(c, |c| Ok((output(c, 1)?, sizes(c, 0)?, Scalar::Int(1))))
     }),
-    Kernel::new("aten::zeros_like.out", ALL, |c| {
-        let (sizes, out) = (sizes_of(c, 0)?, output(c, 2)?);
-        filled(c, out, &sizes, Scalar::Int(0))
+    filling("aten::zeros_like.out", |c| {
+        fill_with(c, |c| Ok((output(c, 2)?, sizes_of(c, 0)?, Scalar::Int(0))))
     }),
-    Kernel::new("aten::ones_like.out", ALL, |c| {
-        let (sizes, out) = (sizes_of(c, 0)?, output(c, 2)?);
-        filled(c, out, &sizes, Scalar::Int(1))
+    filling("aten::ones_like.out", |c| {
+        fill_with(c, |c| Ok((output(c, 2)?, sizes_of(c, 0)?, Scalar::Int(1))))
     }),
     // What an empty tensor holds is unspecified; zeros are as good as anything.
-    Kernel::new("aten::empty.out", ALL, |c| {
-        let (sizes, out) = (sizes(c, 0)?, output(c, 2)?);
-        filled(c, out, &sizes, Scalar::Int(0))
+    filling("aten::empty.out", |c| {
+        fill_with(c, |c| Ok((output(c, 2)?, sizes(c, 0)?, Scalar::Int(0))))
     }),
-    Kernel::new("dim_order_ops::_empty_dim_order.out", ALL, |c| {
-        let (sizes, out) = (sizes(c, 0)?, output(c, 2)?);
-        filled(c, out, &sizes, Scalar::Int(0))
+    filling("dim_order_ops::_empty_dim_order.out", |c| {
+        fill_with(c, |c| Ok((output(c, 2)?, sizes(c, 0)?, Scalar::Int(0))))
     }),
-    Kernel::new("aten::scalar_tensor.out", ALL, |c| {
-        let out = output(c, 1)?;
-        filled(c, out, &[], c.scalar(0)?)
+    filling("aten::scalar_tensor.out", |c| {
+        fill_with(c, |c| Ok((output(c, 1)?, Sizes::new(), c.scalar(0)?)))
     }),
-    Kernel::new("aten::fill.Scalar_out", ALL, |c| {
-        let (sizes, out) = (sizes_of(c, 0)?, output(c, 2)?);
-        filled(c, out, &sizes, c.scalar(1)?)
+    filling("aten::fill.Scalar_out", |c| {
+        fill_with(c, |c| Ok((output(c, 2)?, sizes_of(c, 0)?, c.scalar(1)?)))
     }),
     Kernel::new(
         "aten::fill.Tensor_out",
@@ -82,19 +75,34 @@ fn sizes_of(context: &KernelContext<'_>, at: usize) -> Result<Sizes, KernelError
     Ok(context.meta(context.tensor(at)?).sizes().into())
 }
 
-/// Makes `out` of shape `sizes` and all of one number.
-fn filled(
-    context: &mut KernelContext<'_>,
+/// A kernel that keeps a [`Filling`].
+const fn filling(name: &'static str, run: RunFn) -> Kernel {
+    Kernel::new(name, ALL, run).with_prepare(memo::prepare::<Filling>)
+}
+
+/// An output and the bytes of the element that it is made of.
+struct Filling {
     out: TensorId,
-    sizes: &[usize],
-    number: Scalar,
+    element: [u8; 8],
+}
+
+/// Makes an output of a shape and all of one number.
+fn fill_with(
+    context: &mut KernelContext<'_>,
+    read: impl FnOnce(&KernelContext<'_>) -> Result<(TensorId, Sizes, Scalar), KernelError>,
 ) -> Result<(), KernelError> {
-    context.resize(out, sizes)?;
-    let element = element_bytes(context.meta(out).dtype(), number)?;
-    let ([mut out], []) = context.disjoint([out], [])?;
-    word!(out.meta.dtype(), T => {
-        fill(words_mut::<T>(&mut out)?, element);
-        Ok(())
+    let make = |context: &mut KernelContext<'_>| {
+        let (out, sizes, number) = read(context)?;
+        context.resize(out, &sizes)?;
+        let element = element_bytes(context.meta(out).dtype(), number)?;
+        Ok(Filling { out, element })
+    };
+    memo::keep(context, make, |context, filling| {
+        let ([mut out], []) = context.disjoint([filling.out], [])?;
+        word!(out.meta.dtype(), T => {
+            fill(words_mut::<T>(&mut out)?, filling.element);
+            Ok(())
+        })
     })
 }
 

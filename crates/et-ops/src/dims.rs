@@ -385,6 +385,16 @@ impl<const N: usize> Walk<N> {
         if self.is_empty() {
             return Ok(());
         }
+        if let [outer] = outer {
+            let mut at = self.start;
+            for _ in 0..outer.size {
+                visit(at, inner.size)?;
+                for (at, stride) in at.iter_mut().zip(outer.strides) {
+                    *at += stride;
+                }
+            }
+            return Ok(());
+        }
         let mut index = Sizes::new();
         index.resize(outer.len(), 0);
         let mut at = self.start;

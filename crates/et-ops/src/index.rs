@@ -31,6 +31,7 @@ fn expect_index(context: &KernelContext<'_>, id: TensorId) -> Result<(), KernelE
 }
 
 /// An index inside of `size`. Negative ones are none: PyTorch and the C++ runtime refuse them where one index tensor is asked for.
+#[inline]
 fn inside(index: i64, size: usize) -> Result<usize, KernelError> {
     usize::try_from(index)
         .ok()
@@ -39,6 +40,7 @@ fn inside(index: i64, size: usize) -> Result<usize, KernelError> {
 }
 
 /// An index counted from the end if negative, inside of `size`.
+#[inline]
 fn wrap(index: i64, size: usize) -> Result<usize, KernelError> {
     let from_start = if index < 0 {
         index.wrapping_add(size as i64)
@@ -52,6 +54,7 @@ fn wrap(index: i64, size: usize) -> Result<usize, KernelError> {
 }
 
 #[cold]
+#[inline(never)]
 fn outside(index: i64, size: usize) -> KernelError {
     KernelError::invalid(format!("index {index} is outside of size {size}"))
 }

@@ -93,6 +93,25 @@ fn sort(
     sorted(context, input, outputs, dim, descending, None)
 }
 
+/// As many are kept in order while all others pass by.
+const FEW: usize = 8;
+
+/// Fills `ranking` with the first of `len` indices in the order of `compare`.
+fn rank_few(ranking: &mut [i64], len: usize, compare: impl Fn(&i64, &i64) -> Ordering) {
+    let mut count = 0;
+    for i in 0..len as i64 {
+        let better = |other: &i64| compare(&i, other).is_lt();
+        let kept = &ranking[..count];
+        let at = count - kept.iter().rev().take_while(|other| better(other)).count();
+        if at == ranking.len() {
+            continue;
+        }
+        count = ranking.len().min(count + 1);
+        ranking[at..count].rotate_right(1);
+        ranking[at] = i;
+    }
+}
+
 /// Sorts along `dim`, the first `k` only if given. Equals stay in their order.
 fn sorted(
     context: &mut KernelContext<'_>,
@@ -135,17 +154,21 @@ fn sorted(
         let to = values.elements_mut::<T>()?;
         lines.each(|[at, index_at, source], [to_step, index_step, from_step], _| {
             let x = |i: i64| from[(source + from_step * i as isize) as usize];
-            for (i, rank) in ranking.iter_mut().enumerate() {
-                *rank = i as i64;
-            }
             let compare = |a: &i64, b: &i64| {
                 let by_value = if descending { order(x(*b), x(*a)) } else { order(x(*a), x(*b)) };
                 by_value.then(a.cmp(b))
             };
-            if k < len && k > 0 {
-                ranking.select_nth_unstable_by(k - 1, compare);
+            if k <= FEW {
+                rank_few(&mut ranking[..k], len, compare);
+            } else {
+                for (i, rank) in ranking.iter_mut().enumerate() {
+                    *rank = i as i64;
+                }
+                if k < len {
+                    ranking.select_nth_unstable_by(k - 1, compare);
+                }
+                ranking[..k].sort_unstable_by(compare);
             }
-            ranking[..k].sort_unstable_by(compare);
             for (i, index) in ranking[..k].iter().enumerate() {
                 let i = i as isize;
                 to[(at + to_step * i) as usize] = x(*index);

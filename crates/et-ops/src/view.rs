@@ -332,10 +332,11 @@ pub(crate) fn copy_walk<T: Copy>(
         return Ok(());
     }
     walk.check([to.len(), from.len()])?;
-    let (_, [to_step, from_step]) = walk.inner();
-    // Walks backward are rare, and done plainly.
+    let (columns, [to_step, from_step]) = walk.inner();
+    // Walks backward are rare, and done plainly; short ones are done before blocks are laid out.
     if to_step == 1
         && from_step > 1
+        && columns >= TILE
         && let Some(dim) = walk.find([None, Some(1)])
         && walk.is_forward()
     {

@@ -56,9 +56,6 @@ pub(crate) const KERNELS: &[Kernel] = &[
     }),
 ];
 
-/// What an index means in a dimension of a size.
-pub(super) type Place = fn(i64, usize) -> Result<usize, KernelError>;
-
 /// The parts of `input` that the indices name along `dim`, in place of which the output has the dimensions of `shape`.
 pub(super) fn take(
     context: &mut KernelContext<'_>,
@@ -66,7 +63,7 @@ pub(super) fn take(
     input: TensorId,
     dim: usize,
     (index, shape): (TensorId, &[usize]),
-    place: Place,
+    place: impl Fn(i64, usize) -> Result<usize, KernelError>,
 ) -> Result<(), KernelError> {
     expect_same_dtype(context, out, input)?;
     expect_index(context, index)?;
@@ -177,7 +174,7 @@ fn take_blocks<T: Copy>(
     from: &[T],
     blocks: Blocks,
     indices: &[i64],
-    place: Place,
+    place: impl Fn(i64, usize) -> Result<usize, KernelError>,
 ) -> Result<(), KernelError> {
     each_block(blocks, indices, place, |part, whole, inner| match inner {
         1 => to[part] = from[whole],
@@ -191,7 +188,7 @@ pub(super) fn put_blocks<T: Copy>(
     from: &[T],
     blocks: Blocks,
     indices: &[i64],
-    place: Place,
+    place: impl Fn(i64, usize) -> Result<usize, KernelError>,
 ) -> Result<(), KernelError> {
     each_block(blocks, indices, place, |part, whole, inner| match inner {
         1 => to[whole] = from[part],
@@ -204,7 +201,7 @@ pub(super) fn put_blocks<T: Copy>(
 fn each_block(
     blocks: Blocks,
     indices: &[i64],
-    place: Place,
+    place: impl Fn(i64, usize) -> Result<usize, KernelError>,
     mut visit: impl FnMut(usize, usize, usize),
 ) -> Result<(), KernelError> {
     let Blocks { outer, size, inner } = blocks;
