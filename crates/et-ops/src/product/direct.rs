@@ -147,7 +147,7 @@ fn narrow<T: Lanes, S: Simd, const R: usize>(
     let out = &mut job.out.elements[i * n..m * n];
     for r in 0..R {
         if let Some([factor, term]) = line {
-            sums[r] = T::add(simd, T::multiply(simd, sums[r], factor), term);
+            sums[r] = T::multiply_add(simd, sums[r], factor, term);
         }
         let out = &mut out[r * n..];
         if let Some(out) = out.get_mut(..lanes) {
@@ -282,7 +282,7 @@ fn dots<T: Lanes, S: Simd, const R: usize, const C: usize>(
     let mut target = job.target(i, j, false, true);
     for r in 0..R {
         for c in 0..C {
-            target.put_one(T::sum(simd, sums[r][c]), r, c);
+            target.put_one(simd, T::sum(simd, sums[r][c]), r, c);
         }
     }
     R

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use pulp::Simd;
+use pulp::bytemuck::cast_slice;
 
 use super::lanes::Lanes;
 use crate::number::Compute;
@@ -64,7 +65,7 @@ impl<'a, T> Line<'a, T> {
 impl<T: Compute> Line<'_, T> {
     /// The factor and the term at a place.
     #[inline(always)]
-    pub(super) fn at(&self, place: usize) -> [T; 2] {
+    fn at(&self, place: usize) -> [T; 2] {
         let factor = self.factors.map_or(T::one(), |factors| factors[place]);
         [factor, self.terms[place]]
     }
@@ -158,7 +159,7 @@ impl<'a, T: Compute> Ending<'a, T> {
     }
 }
 
-/// The sums of a vector, times their factors, with their terms, between two numbers: rounded as those of [`Ending::of`].
+/// The sums of a vector, times their factors, with their terms, between two numbers.
 #[inline(always)]
 pub(super) fn ended<T: Lanes, S: Simd>(
     simd: S,
@@ -166,8 +167,28 @@ pub(super) fn ended<T: Lanes, S: Simd>(
     [factor, term]: [T::Vector<S>; 2],
     bounds: [T::Vector<S>; 2],
 ) -> T::Vector<S> {
-    let sum = T::add(simd, T::multiply(simd, sum, factor), term);
+    let sum = T::multiply_add(simd, sum, factor, term);
     kept::<T, S>(simd, sum, bounds)
+}
+
+/// A single sum, rounded as those of [`ended`].
+#[inline(always)]
+pub(super) fn ended_one<T: Lanes, S: Simd>(
+    simd: S,
+    sum: T,
+    ending: &Ending<'_, T>,
+    row: usize,
+    column: usize,
+) -> T {
+    let [factor, term] = match ending.bias {
+        Bias::Nothing => [T::one(), T::zero()],
+        Bias::Rows(rows) => rows.at(row),
+        Bias::Columns(columns) => columns.at(column),
+    };
+    let [sum, factor, term] = [sum, factor, term].map(|x| T::splat(simd, x));
+    let bounds = [ending.low, ending.high].map(|x| T::splat(simd, x));
+    let sums = [ended::<T, S>(simd, sum, [factor, term], bounds)];
+    cast_slice(&sums)[0]
 }
 
 /// The sums of a vector between two numbers.

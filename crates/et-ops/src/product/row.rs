@@ -55,7 +55,7 @@ impl<T: Lanes> WithSimd for Row<'_, T> {
         let last: &[T] = cast_slice(&last);
         for j in 0..rest {
             self.target
-                .put_one(last[lanes - rest + j], 0, whole * lanes + j);
+                .put_one(simd, last[lanes - rest + j], 0, whole * lanes + j);
         }
     }
 }

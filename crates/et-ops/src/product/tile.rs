@@ -7,7 +7,7 @@
 use pulp::bytemuck::cast_slice;
 use pulp::{Simd, WithSimd};
 
-use super::ending::{Bias, Ending, ended};
+use super::ending::{Bias, Ending, ended, ended_one};
 use super::lanes::{Lanes, count};
 
 /// Rows of the largest tile.
@@ -86,11 +86,11 @@ impl<T: Lanes> Target<'_, T> {
 
     /// Stores one sum.
     #[inline(always)]
-    pub(super) fn put_one(&mut self, sum: T, row: usize, column: usize) {
+    pub(super) fn put_one<S: Simd>(&mut self, simd: S, sum: T, row: usize, column: usize) {
         let to = &mut self.elements[row * self.row_stride + column * self.column_stride];
         let sum = if self.accumulate { to.plus(sum) } else { sum };
         *to = match &self.ending {
-            Some(ending) => ending.of(sum, row, column),
+            Some(ending) => ended_one(simd, sum, ending, row, column),
             None => sum,
         };
     }
@@ -119,6 +119,16 @@ impl<T: Lanes> Target<'_, T> {
                 lines[v][1] = T::vectors::<S>(&columns.terms[place..width]).0[0];
             }
         }
+        let (ones, zeros) = ([T::one(); R], [T::zero(); R]);
+        let (mut factors, mut terms, mut by_rows) = (&ones, &zeros, false);
+        if let Some(Bias::Rows(rows)) = self.ending.as_ref().map(|ending| ending.bias) {
+            by_rows = true;
+            let what = "a line has as many elements as there are rows";
+            terms = rows.terms.first_chunk().expect(what);
+            if let Some(all) = rows.factors {
+                factors = all.first_chunk().expect(what);
+            }
+        }
         for i in 0..R {
             let row = &mut self.elements[i * self.row_stride..][..width];
             let (row, _) = T::vectors_mut::<S>(row);
@@ -128,10 +138,9 @@ impl<T: Lanes> Target<'_, T> {
                     sums[v] = T::add(simd, row[v], sums[v]);
                 }
             }
-            if let Some(ending) = &self.ending {
-                if let Bias::Rows(rows) = ending.bias {
-                    let [factor, term] = rows.at(i);
-                    lines = [[T::splat(simd, factor), T::splat(simd, term)]; V];
+            if self.ending.is_some() {
+                if by_rows {
+                    lines = [[T::splat(simd, factors[i]), T::splat(simd, terms[i])]; V];
                 }
                 for v in 0..V {
                     sums[v] = ended::<T, S>(simd, sums[v], lines[v], bounds);
@@ -157,7 +166,7 @@ impl<T: Lanes> Target<'_, T> {
         }
         for j in 0..self.columns.min(V * count::<T, S>()) {
             for i in 0..R {
-                self.put_one(cast_slice(&stored[i])[j], i, j);
+                self.put_one(simd, cast_slice(&stored[i])[j], i, j);
             }
         }
     }
@@ -202,7 +211,7 @@ impl<T: Lanes, const R: usize, const C: usize> WithSimd for Dots<'_, T, R, C> {
                 for (a, b) in rows[i].1.iter().zip(columns[j].1) {
                     sum = sum.plus(a.times(*b));
                 }
-                self.target.put_one(sum, i, j);
+                self.target.put_one(simd, sum, i, j);
             }
         }
     }
