@@ -228,9 +228,10 @@ impl<'a, T: Lanes> Job<'a, T> {
             columns: self.extent.n - j,
             accumulate,
             ending: match is_last && !self.ending.is_nothing() {
-                true => Some(self.ending.from(i, j)),
+                true => Some(&self.ending),
                 false => None,
             },
+            place: [i, j],
         }
     }
 }

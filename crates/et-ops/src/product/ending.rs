@@ -165,10 +165,11 @@ pub(super) fn ended<T: Lanes, S: Simd>(
     simd: S,
     sum: T::Vector<S>,
     [factor, term]: [T::Vector<S>; 2],
-    bounds: [T::Vector<S>; 2],
+    [low, high]: [T::Vector<S>; 2],
 ) -> T::Vector<S> {
     let sum = T::multiply_add(simd, sum, factor, term);
-    kept::<T, S>(simd, sum, bounds)
+    let sum = <T as Lanes>::max_nan(simd, sum, low);
+    <T as Lanes>::min_nan(simd, sum, high)
 }
 
 /// A single sum, rounded as those of [`ended`].
@@ -189,15 +190,4 @@ pub(super) fn ended_one<T: Lanes, S: Simd>(
     let bounds = [ending.low, ending.high].map(|x| T::splat(simd, x));
     let sums = [ended::<T, S>(simd, sum, [factor, term], bounds)];
     cast_slice(&sums)[0]
-}
-
-/// The sums of a vector between two numbers.
-#[inline(always)]
-pub(super) fn kept<T: Lanes, S: Simd>(
-    simd: S,
-    sum: T::Vector<S>,
-    [low, high]: [T::Vector<S>; 2],
-) -> T::Vector<S> {
-    let sum = <T as Lanes>::max_nan(simd, sum, low);
-    <T as Lanes>::min_nan(simd, sum, high)
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 use pulp::bytemuck::cast_slice;
 use pulp::{Simd, WithSimd};
 
-use super::ending::{Ending, kept};
+use super::ending::{Ending, ended};
 use super::lanes::{Lanes, count};
 
 /// Sizes of planes and windows: rows first, columns second.
@@ -176,7 +176,6 @@ struct Strip<'a, T> {
     /// From the plane's first element on.
     to: &'a mut [T],
     taps: Taps<'a, T>,
-    /// By which all factors are multiplied.
     scale: T,
     bias: T,
     bounds: [T; 2],
@@ -292,6 +291,7 @@ impl<T: Lanes> Strip<'_, T> {
             pitch,
             columns,
             whole: self.spills || columns >= V * count::<T, S>(),
+            scale: T::splat(simd, self.scale),
             bias: T::splat(simd, self.bias),
             bounds: self.bounds.map(|bound| T::splat(simd, bound)),
         }
@@ -305,6 +305,7 @@ struct Column<'a, T: Lanes, S: Simd> {
     columns: usize,
     /// Whether all that a vector holds may be stored.
     whole: bool,
+    scale: T::Vector<S>,
     bias: T::Vector<S>,
     bounds: [T::Vector<S>; 2],
 }
@@ -316,7 +317,7 @@ impl<T: Lanes, S: Simd> Column<'_, T, S> {
         let wide = V * count::<T, S>();
         let mut ends = [self.bias; V];
         for v in 0..V {
-            ends[v] = kept::<T, S>(simd, T::add(simd, sums[v], self.bias), self.bounds);
+            ends[v] = ended::<T, S>(simd, sums[v], [self.scale, self.bias], self.bounds);
         }
         let to = &mut self.to[row * self.pitch..];
         if self.whole && to.len() >= wide {
@@ -366,12 +367,7 @@ impl<T: Lanes> WithSimd for Unusual<'_, T> {
                 let mut sums = T::splat(simd, T::zero());
                 for (offset, factor) in strip.taps.offsets.iter().zip(strip.taps.factors) {
                     let (row, _) = T::vectors::<S>(&from[*offset..][..lanes]);
-                    sums = T::multiply_add(
-                        simd,
-                        row[0],
-                        T::splat(simd, factor.times(strip.scale)),
-                        sums,
-                    );
+                    sums = T::multiply_add(simd, row[0], T::splat(simd, *factor), sums);
                 }
                 strip
                     .column::<S, 1>(simd, rows.start, x)
@@ -410,7 +406,7 @@ impl<T: Lanes, const K: usize, const STEP: usize> Usual<'_, T, K, STEP> {
         let (lines, _) = strip.taps.factors.as_chunks::<K>();
         for y in 0..K {
             for x in 0..K {
-                factors[y][x] = T::splat(simd, lines[y][x].times(strip.scale));
+                factors[y][x] = T::splat(simd, lines[y][x]);
             }
         }
         // Windows that begin before the last row of the last one that is done.

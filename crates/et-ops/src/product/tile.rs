@@ -23,8 +23,10 @@ pub(super) struct Target<'a, T> {
     /// Columns that exist; the tile's others are left out.
     pub(super) columns: usize,
     pub(super) accumulate: bool,
-    /// For sums that are whole.
-    pub(super) ending: Option<Ending<'a, T>>,
+    /// For sums that are whole: the ending of the product.
+    pub(super) ending: Option<&'a Ending<'a, T>>,
+    /// Where in the product the tile's first element is.
+    pub(super) place: [usize; 2],
 }
 
 /// `R` rows by `V` vectors of columns.
@@ -79,7 +81,7 @@ impl<T: Lanes> Target<'_, T> {
         Target {
             elements: &mut self.elements[column * self.column_stride..],
             columns: self.columns - column,
-            ending: self.ending.map(|ending| ending.from(0, column)),
+            place: [self.place[0], self.place[1] + column],
             ..*self
         }
     }
@@ -89,8 +91,11 @@ impl<T: Lanes> Target<'_, T> {
     pub(super) fn put_one<S: Simd>(&mut self, simd: S, sum: T, row: usize, column: usize) {
         let to = &mut self.elements[row * self.row_stride + column * self.column_stride];
         let sum = if self.accumulate { to.plus(sum) } else { sum };
-        *to = match &self.ending {
-            Some(ending) => ended_one(simd, sum, ending, row, column),
+        *to = match self.ending {
+            Some(ending) => {
+                let [i, j] = self.place;
+                ended_one(simd, sum, ending, i + row, j + column)
+            }
             None => sum,
         };
     }
@@ -105,28 +110,28 @@ impl<T: Lanes> Target<'_, T> {
         if self.column_stride != 1 || self.columns < width {
             return self.put_each(simd, sums);
         }
-        let bounds = match &self.ending {
+        let bounds = match self.ending {
             Some(ending) => [T::splat(simd, ending.low), T::splat(simd, ending.high)],
             None => [T::splat(simd, T::zero()); 2],
         };
         let mut lines = [[T::splat(simd, T::one()), T::splat(simd, T::zero())]; V];
-        if let Some(Bias::Columns(columns)) = self.ending.as_ref().map(|ending| ending.bias) {
+        if let Some(Bias::Columns(columns)) = self.ending.map(|ending| ending.bias) {
             for v in 0..V {
-                let place = v * count::<T, S>();
+                let place = self.place[1] + v * count::<T, S>();
                 if let Some(factors) = columns.factors {
-                    lines[v][0] = T::vectors::<S>(&factors[place..width]).0[0];
+                    lines[v][0] = T::vectors::<S>(&factors[place..][..count::<T, S>()]).0[0];
                 }
-                lines[v][1] = T::vectors::<S>(&columns.terms[place..width]).0[0];
+                lines[v][1] = T::vectors::<S>(&columns.terms[place..][..count::<T, S>()]).0[0];
             }
         }
         let (ones, zeros) = ([T::one(); R], [T::zero(); R]);
         let (mut factors, mut terms, mut by_rows) = (&ones, &zeros, false);
-        if let Some(Bias::Rows(rows)) = self.ending.as_ref().map(|ending| ending.bias) {
+        if let Some(Bias::Rows(rows)) = self.ending.map(|ending| ending.bias) {
             by_rows = true;
             let what = "a line has as many elements as there are rows";
-            terms = rows.terms.first_chunk().expect(what);
+            terms = rows.terms[self.place[0]..].first_chunk().expect(what);
             if let Some(all) = rows.factors {
-                factors = all.first_chunk().expect(what);
+                factors = all[self.place[0]..].first_chunk().expect(what);
             }
         }
         for i in 0..R {
