@@ -211,6 +211,8 @@ pub(crate) fn dense_strides(sizes: &[usize]) -> Strides {
 pub(crate) struct Walk<const N: usize> {
     dims: Dims<Dim<N>>,
     start: [isize; N],
+    /// The elements of tensors that every position was found to be within.
+    known: [usize; N],
 }
 
 /// A dimension of a walk.
@@ -232,6 +234,7 @@ impl Walk<2> {
     #[must_use]
     pub(crate) fn swapped(mut self) -> Self {
         self.start.reverse();
+        self.known = [usize::MAX; 2];
         self.dims.iter_mut().for_each(|dim| dim.strides.reverse());
         self
     }
@@ -244,6 +247,7 @@ impl<const N: usize> Walk<N> {
         let mut walk = Self {
             dims: SmallVec::new(),
             start: [0; N],
+            known: [usize::MAX; N],
         };
         for (size, stride) in dims {
             walk.push(size, stride);
@@ -255,6 +259,7 @@ impl<const N: usize> Walk<N> {
     #[inline]
     pub(crate) fn start_at(&mut self, start: [isize; N]) {
         self.start = start;
+        self.known = [usize::MAX; N];
     }
 
     #[inline]
@@ -323,9 +328,17 @@ impl<const N: usize> Walk<N> {
         }
     }
 
+    /// The same, for tensors of `lens` elements, within which every position is.
+    pub(crate) fn checked(mut self, lens: [usize; N]) -> Result<Self, KernelError> {
+        self.check(lens)?;
+        self.known = lens;
+        Ok(self)
+    }
+
     /// Checks that every position is within tensors of `lens` elements.
     pub(crate) fn check(&self, lens: [usize; N]) -> Result<(), KernelError> {
-        if self.is_empty() {
+        // No tensor has as many elements as stand for nothing known.
+        if lens == self.known || self.is_empty() {
             return Ok(());
         }
         for (i, &len) in lens.iter().enumerate() {

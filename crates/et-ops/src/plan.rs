@@ -154,10 +154,11 @@ impl NewPlan<'_> {
         let is_whole = is_whole(&walk, context.meta(out), context.meta(input));
         copy(context, out, input, &walk, is_whole)?;
         if let Some(pieces) = &mut self.0 {
+            let lens = [out, input].map(|id| context.meta(id).numel());
             pieces.push(Piece {
                 out,
                 input,
-                walk,
+                walk: walk.checked(lens)?,
                 is_whole,
             });
         }

@@ -347,6 +347,13 @@ pub(crate) fn copy_walk<T: Copy>(
         match (to_step, from_step) {
             (1, 1) => to[at..at + len].copy_from_slice(&from[source..source + len]),
             (1, 0) => to[at..at + len].fill(from[source]),
+            (1, 2..) => {
+                let from = from[source..].iter().step_by(from_step as usize);
+                to[at..at + len]
+                    .iter_mut()
+                    .zip(from)
+                    .for_each(|(to, x)| *to = *x);
+            }
             (1, _) => {
                 for (i, to) in to[at..at + len].iter_mut().enumerate() {
                     *to = from[source.wrapping_add_signed(from_step * i as isize)];
