@@ -28,6 +28,7 @@ mod matmul;
 mod memo;
 mod norm;
 mod number;
+mod pixel;
 mod plan;
 mod pool;
 mod prim;
@@ -61,6 +62,7 @@ const PURE: &[&[Kernel]] = &[
     index::KERNELS,
     index::ADVANCED_KERNELS,
     join::KERNELS,
+    pixel::KERNELS,
     quant::KERNELS,
     remap::KERNELS,
     select::KERNELS,

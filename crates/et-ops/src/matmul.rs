@@ -99,7 +99,9 @@ fn transposed(context: &PrepareContext<'_>) -> Option<Job> {
         && of.dtype() == to.dtype()
         && left.rank() == 2
         && matches!((of.sizes(), to.sizes()), (&[n, k], &[rows, columns]) if [rows, columns] == [k, n])
-        && to.dynamism() == Dynamism::Static;
+        && [of, to]
+            .iter()
+            .all(|meta| meta.dynamism() == Dynamism::Static);
     // Nothing else may be the transposed matrix.
     let alone = b == between && ![Some(a), bias.map(|(id, _)| id)].contains(&Some(between));
     (usual && alone).then_some(Job {

@@ -129,6 +129,7 @@ impl Loader<'_> {
                     Some(_) => followers(flow, instructions, at),
                     None => Vec::new(),
                 };
+                let kept = self.table.kept_nbytes();
                 let prepared = self
                     .prepare(kernel, &pool[arguments.clone()], kernels, &followers)
                     .map_err(|error| {
@@ -138,11 +139,14 @@ impl Loader<'_> {
                             ..Place::default()
                         })
                     })?;
+                let kept = self.table.kept_nbytes().saturating_sub(kept);
                 // A result that is a step of something else need not be stored at all.
                 if kernel.is_pure()
                     && prepared.absorbed == 0
                     && self.done_once(flow.result(at), kernel, &pool[arguments.clone()])
                 {
+                    // What was kept for running it is not needed.
+                    self.table.keep_less(kept);
                     steps.steps.push(Step::Done { arguments, name });
                     return Ok(0);
                 }
