@@ -428,20 +428,28 @@ impl<'a> PrepareContext<'a> {
         self.values.get(position)?.as_tensor()?.bytes().ok()
     }
 
-    /// Whether an argument is the same in every run. Lists are if all their items are.
+    /// Whether an argument is the same in every run. A list of tensors is if all of them are, which takes a look at each.
     pub fn is_constant(&self, argument: usize) -> bool {
-        let constant = |index: &ValueIndex| {
-            self.constants
-                .get(index.position())
-                .copied()
-                .unwrap_or(false)
-        };
-        match self.value(argument) {
-            Ok(EValue::IntList(items) | EValue::TensorList(items)) => items.iter().all(constant),
-            Ok(EValue::OptionalTensorList(items)) => items.iter().flatten().all(constant),
-            Ok(_) => self.arguments.get(argument).is_some_and(constant),
-            Err(_) => false,
-        }
+        let constant = |index: &ValueIndex| self.is_marked(*index);
+        self.is_kept(argument)
+            && match self.value(argument) {
+                Ok(EValue::TensorList(items)) => items.iter().all(constant),
+                Ok(EValue::OptionalTensorList(items)) => items.iter().flatten().all(constant),
+                _ => true,
+            }
+    }
+
+    /// Whether an argument is the same in every run, or a list that names the same tensors in every run.
+    pub fn is_kept(&self, argument: usize) -> bool {
+        let index = self.arguments.get(argument);
+        index.is_some_and(|index| self.is_marked(*index))
+    }
+
+    fn is_marked(&self, index: ValueIndex) -> bool {
+        self.constants
+            .get(index.position())
+            .copied()
+            .unwrap_or(false)
     }
 
     /// How the memory of two tensor arguments relates, by the plan.

@@ -117,10 +117,24 @@ impl ValueTable {
         Ok(())
     }
 
-    /// Says that the value added last is the same in every run.
+    /// Says that the value added last is the same in every run. Of a list of tensors it says that the list is, whatever becomes of
+    /// the tensors; of one of numbers that they are too, see [`settle_lists`](Self::settle_lists).
     pub fn mark_constant(&mut self) {
         if let Some(last) = self.constants.last_mut() {
             *last = true;
+        }
+    }
+
+    /// Takes back what was said of lists of numbers that have items which are not the same in every run.
+    pub fn settle_lists(&mut self) {
+        for (at, value) in self.values.iter().enumerate() {
+            if let EValue::IntList(items) = value
+                && self.constants[at]
+            {
+                let constant =
+                    |item: &ValueIndex| self.constants.get(item.position()) == Some(&true);
+                self.constants[at] = items.iter().all(constant);
+            }
         }
     }
 

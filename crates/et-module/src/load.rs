@@ -191,7 +191,7 @@ fn load(
         plan,
         environment,
         data: &data,
-        written: written_values(plan.num_values(), &code, &kernels),
+        written: written_values(&plan, &code, &kernels),
         code: &code,
         table: ValueTable::new(planned),
         initialised,

@@ -46,7 +46,8 @@ pub(crate) fn advance(
     } = position;
     let mut taken = 0u64;
     while let Some(range) = steps.chains.get(chain).cloned() {
-        while instruction < range.len() {
+        // To pass a chain without instructions is a step too.
+        while instruction < range.len().max(1) {
             if taken == most {
                 let next = Position { chain, instruction };
                 return Advanced {
@@ -59,6 +60,9 @@ pub(crate) fn advance(
                 return Advanced { taken, next };
             }
             taken = taken.saturating_add(1);
+            if range.is_empty() {
+                break;
+            }
             let at = range.start.saturating_add(instruction);
             let jump = match environment.hook {
                 None => run(steps, at, table, environment),

@@ -100,18 +100,19 @@ impl<T: Send + 'static> Memo<T> {
 impl Memo<()> {
     /// Notes the tensors whose shapes may change. Says whether all numbers stay as they are, and tensors are few.
     fn add_arguments(&mut self, context: &PrepareContext<'_>) -> Result<bool, KernelError> {
-        let mut count = 0;
+        let mut count = 0usize;
         for at in 0..context.argument_count() {
-            match context.value(at)? {
-                EValue::Tensor(_) => count += 1,
-                EValue::TensorList(items) => count += items.len(),
-                EValue::OptionalTensorList(items) => count += items.len(),
-                _ if !context.is_constant(at) => return Ok(false),
-                _ => {}
+            count = count.saturating_add(match context.value(at)? {
+                EValue::Tensor(_) => 1,
+                // Lists may be replaced like numbers.
+                _ if !context.is_kept(at) => return Ok(false),
+                EValue::TensorList(items) => items.len(),
+                EValue::OptionalTensorList(items) => items.len(),
+                _ => 0,
+            });
+            if count > MOST {
+                return Ok(false);
             }
-        }
-        if count > MOST {
-            return Ok(false);
         }
         for at in 0..context.argument_count() {
             match context.value(at)? {
@@ -169,10 +170,7 @@ pub(crate) fn keep<'a, T: Send + 'static>(
         *value = Some(make(context)?);
         Ok(true)
     })?;
-    match value {
-        Some(value) => run(context, value),
-        None => Ok(()),
-    }
+    run(context, value.as_ref().expect("`make` gave one or failed"))
 }
 
 /// The `prepare` of a kernel that uses [`keep`] for a `T`.

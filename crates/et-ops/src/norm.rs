@@ -323,9 +323,15 @@ struct Norm {
 
 impl Norm {
     fn check(self, context: &KernelContext<'_>) -> Result<Self, KernelError> {
-        let dtype = context.meta(self.input).dtype();
-        expect_dtype("the input", dtype, FLOATING)?;
+        let input = context.meta(self.input);
+        expect_dtype("the input", input.dtype(), FLOATING)?;
         expect_same_dtype(context, self.outputs[0], self.input)?;
+        if Some(input.numel()) != self.rows.checked_mul(self.row) {
+            // It was given the shape of another output.
+            return Err(KernelError::invalid(
+                "an input that is an output of another shape too",
+            ));
+        }
         for id in self.factors.into_iter().flatten() {
             expect_one_each(context, id, self.channels * self.groups)?;
         }

@@ -32,9 +32,6 @@ struct Piece {
 
 /// Makes room for the copies of an instruction, unless its result is always the same and so made once.
 pub(crate) fn prepare(context: &PrepareContext<'_>) -> Result<Prepared, KernelError> {
-    if context.is_constant(0) {
-        return Ok(Prepared::nothing());
-    }
     let (mut tensors, mut listed) = (0usize, 0);
     for at in 0..context.argument_count() {
         match context.value(at)? {
@@ -45,7 +42,7 @@ pub(crate) fn prepare(context: &PrepareContext<'_>) -> Result<Prepared, KernelEr
     }
     // One copy for each input, or for each output.
     let pieces = listed.max(tensors.saturating_sub(1)).max(1);
-    if pieces > MOST {
+    if pieces > MOST || context.is_constant(0) {
         return Ok(Prepared::nothing());
     }
     let nbytes = pieces * size_of::<Piece>();
@@ -82,13 +79,15 @@ fn is_apart(context: &KernelContext<'_>, pieces: &[Piece]) -> bool {
     if pieces.len() == 1 {
         return true;
     }
-    pieces.iter().all(|piece| {
+    pieces.iter().enumerate().all(|(at, piece)| {
         // All the memory that the two have, which is found out faster than what they use of it.
         let places = [piece.out, piece.input].map(|id| context.table_tensor(id).place());
         let [Some(out), Some(input)] = places else {
             return true;
         };
-        !out.overlaps(&input) || piece.is_whole && is_in_place(context, piece.out, piece.input)
+        // Behind another copy what is in place would be overwritten already.
+        let in_place = || piece.is_whole && is_in_place(context, piece.out, piece.input);
+        !out.overlaps(&input) || at == 0 && in_place()
     })
 }
 
@@ -174,7 +173,8 @@ fn is_whole(walk: &Walk<2>, out: &TensorMeta, input: &TensorMeta) -> bool {
 #[cfg(test)]
 mod tests {
     use et_kernel::{
-        Dynamism, EValue, Environment, ScalarType, Tensor, TensorMeta, ValueIndex, ValueTable,
+        Arguments, Dynamism, EValue, Environment, ScalarType, Tensor, TensorMeta, ValueIndex,
+        ValueTable,
     };
     use et_memory::PlannedMemory;
 
@@ -230,5 +230,46 @@ mod tests {
             let (first, second) = (0..first as i32, 100..100 + second as i32);
             first.chain(second).collect()
         });
+    }
+
+    #[test]
+    fn what_became_a_view_of_the_output_is_read_before_that_is_written() {
+        let mut table = ValueTable::new(PlannedMemory::default());
+        table.allow(1 << 12);
+        let ints = |first: i32| {
+            let elements = [0, 1, 2, 3].map(|i| first + i);
+            Tensor::from_slice(&elements, &[4]).unwrap()
+        };
+        let (input, source, out) = (ints(1), ints(90), ints(50));
+        table.push_owned(input);
+        table.push_owned(source);
+        for number in [EValue::Int(0), EValue::None, EValue::None, EValue::Int(1)] {
+            table.push(number);
+            table.mark_constant();
+        }
+        table.push_owned(out);
+        let arguments = [0, 1, 2, 3, 4, 5, 6].map(ValueIndex);
+        let (kernel, environment) = (kernel("aten::slice_scatter.out"), Environment::default());
+        let context = table.prepare(&arguments, &environment).unwrap();
+        let mut state = kernel.prepare().unwrap()(&context).unwrap().state;
+        assert!(state.is_some());
+        for (is_view, expected) in [(false, 90), (false, 90), (true, 50), (false, 90)] {
+            let bytes = [0, 1, 2, 3].map(|i| 50 + i).map(i32::to_ne_bytes);
+            table
+                .bytes_mut(ValueIndex(6))
+                .unwrap()
+                .copy_from_slice(bytes.as_flattened());
+            table.end_views();
+            let mut context = table
+                .call(&arguments, state.as_mut(), &environment)
+                .unwrap();
+            if is_view {
+                let (out, source) = (context.tensor(6).unwrap(), context.tensor(1).unwrap());
+                context.alias(source, out).unwrap();
+            }
+            kernel.run()(&mut context).unwrap();
+            let out = table.tensor(ValueIndex(6)).unwrap();
+            assert_eq!(out.as_slice::<i32>().unwrap()[0], expected);
+        }
     }
 }

@@ -8,6 +8,7 @@
 mod delegates;
 mod instructions;
 mod nested;
+mod replaced;
 mod state;
 
 use std::sync::atomic::{AtomicU32, Ordering};

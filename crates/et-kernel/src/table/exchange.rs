@@ -149,8 +149,13 @@ impl ValueTable {
     /// # Errors
     /// As [`tensor`](Self::tensor).
     pub fn hide_memory(&mut self, index: ValueIndex) -> Result<(), TableError> {
-        self.tensor_mut(index)?.hide_memory();
-        self.views.get_mut().push(index);
+        let tensor = self.tensor_mut(index)?;
+        // What is hidden already, or a view, is known.
+        let is_known = tensor.is_view();
+        tensor.hide_memory();
+        if !is_known {
+            self.views.get_mut().push(index);
+        }
         Ok(())
     }
 

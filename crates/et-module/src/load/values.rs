@@ -1,7 +1,7 @@
 //! The values of a method: where each is, what it holds at first, and who may change it.
 
 use et_kernel::{EValue, Kernel, NamedData, SharedBytes, Tensor, TensorMeta, ValueIndex};
-use et_schema::{InstructionView, TensorView, ValueView};
+use et_schema::{InstructionView, PlanView, TensorView, ValueKind, ValueView};
 
 use super::Loader;
 use crate::Error;
@@ -16,10 +16,10 @@ pub(super) enum ConstantKey {
     Named(String),
 }
 
-/// For each of `count` values, whether instructions replace it (rather than write through it): targets of moves and what
-/// operators and delegates may write.
+/// For each value, whether instructions replace it (rather than write through it): targets of moves and what
+/// operators and delegates may write. An operator that writes a list last writes the tensors in it.
 pub(super) fn written_values(
-    count: usize,
+    plan: &PlanView<'_>,
     code: &[Vec<InstructionView<'_>>],
     kernels: &[(Kernel, String)],
 ) -> Vec<bool> {
@@ -28,7 +28,14 @@ pub(super) fn written_values(
             .get(op as usize)
             .is_some_and(|(k, _)| k.writes_last())
     };
-    let mut written = vec![false; count];
+    let is_list = |value: &u32| {
+        let kind = plan.value_kind(*value);
+        matches!(
+            kind,
+            Some(ValueKind::TensorList | ValueKind::OptionalTensorList)
+        )
+    };
+    let mut written = vec![false; plan.num_values()];
     let mut write = |value: u32| {
         if let Some(written) = written.get_mut(value as usize) {
             *written = true;
@@ -37,7 +44,10 @@ pub(super) fn written_values(
     for instruction in code.iter().flatten() {
         match *instruction {
             InstructionView::Kernel { op, args } if writes_last(op) => {
-                args.iter().next_back().into_iter().for_each(&mut write);
+                let last = args.iter().next_back();
+                last.filter(|last| !is_list(last))
+                    .into_iter()
+                    .for_each(&mut write);
             }
             InstructionView::Kernel { args, .. } | InstructionView::Delegate { args, .. } => {
                 args.iter().for_each(&mut write);
@@ -70,6 +80,7 @@ impl Loader<'_> {
                 self.table.mark_constant();
             }
         }
+        self.table.settle_lists();
         if legacy > 0 {
             tracing::warn!(
                 method = self.plan.name(),

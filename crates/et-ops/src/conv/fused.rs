@@ -53,6 +53,7 @@ fn fused(context: &PrepareContext<'_>) -> Option<(Fused, usize)> {
     let meta = context.meta(weight);
     let channels = *meta.sizes().first()?;
     let usual = !context.boolean(6).ok()?
+        && context.is_constant(6)
         && meta.rank() == context.meta(out).rank()
         && context.meta(out).sizes().get(1) == Some(&channels)
         && meta.dtype() == ScalarType::Float

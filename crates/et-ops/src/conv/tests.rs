@@ -67,22 +67,24 @@ impl Bench {
         let variance: Vec<f32> = numbers(outs, 7).iter().map(|x| x.abs() + 0.5).collect();
         let variance = bench.constant_of(&[outs], &variance);
         let [momentum, eps] = [0.1, 1e-3].map(|x| bench.push(EValue::Double(x)));
-        bench.table.mark_constant();
         let nothing = bench.zeros(&[0]);
         bench.norm = vec![
             first, scale, shift, mean, variance, momentum, eps, second, nothing, nothing,
         ];
         let low = bench.push(EValue::Double(-0.5));
-        bench.table.mark_constant();
         let high = bench.push(EValue::Double(2.0));
-        bench.table.mark_constant();
         bench.activation = vec![second, low, high, out, out];
         bench.out = out;
         bench
     }
 
+    /// A value that never changes, unless it is a tensor.
     fn push(&mut self, value: EValue) -> ValueIndex {
+        let changes = matches!(value, EValue::Tensor(_));
         self.table.push(value);
+        if !changes {
+            self.table.mark_constant();
+        }
         ValueIndex(u32::try_from(self.table.len() - 1).unwrap())
     }
 

@@ -122,6 +122,7 @@ impl Transposed {
             });
         let [one, zero, beta, alpha] = [1, 0, 3, 2].map(|x| this.constant(x));
         let order = this.push(EValue::IntList([one, zero].into()));
+        this.table.mark_constant();
         this.permute = vec![weight, order, between, between];
         this.product = vec![bias, a, between, beta, alpha, out, out];
         this

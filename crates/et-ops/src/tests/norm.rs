@@ -147,3 +147,31 @@ fn batch_norm_in_both_layouts() {
         .unwrap();
     assert_eq!(last.elements::<f32>(0), expected);
 }
+
+#[test]
+fn an_input_that_is_given_the_shape_of_an_output_is_refused() {
+    // The averages have fewer elements than the input, which is where they shall go.
+    Op::new("aten::native_layer_norm.out")
+        .out_of(F, &[0, 1], 8)
+        .ints(&[8, 1])
+        .none()
+        .none()
+        .double(1e-5)
+        .out(F, 2)
+        .again(0)
+        .out(F, 2)
+        .fails("kernel.invalid-argument");
+    Op::new("aten::native_group_norm.out")
+        .out_of(F, &[0, 1], 8)
+        .none()
+        .none()
+        .int(2)
+        .int(4)
+        .int(1)
+        .int(1)
+        .double(1e-5)
+        .out(F, 2)
+        .again(0)
+        .out(F, 2)
+        .fails("kernel.invalid-argument");
+}
