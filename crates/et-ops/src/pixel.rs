@@ -19,7 +19,7 @@ fn shuffle(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), Ker
     let (input, factor, out) = pixel_arguments(context)?;
     let of = View::of(context.meta(input));
     let rank = of.sizes.len();
-    let [c, h, w] = [of.sizes[rank - 3], of.sizes[rank - 2], of.sizes[rank - 1]];
+    let [c, h, w] = last_three(&of.sizes);
     let square = factor
         .checked_mul(factor)
         .filter(|&square| c.is_multiple_of(square));
@@ -34,11 +34,7 @@ fn shuffle(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), Ker
     sizes[rank - 1] = w.saturating_mul(factor);
     // Seen as [.., c, h, f, w, f] on both sides.
     let mut view = of.clone();
-    let [cs, hs, ws] = [
-        of.strides[rank - 3],
-        of.strides[rank - 2],
-        of.strides[rank - 1],
-    ];
+    let [cs, hs, ws] = last_three(&of.strides);
     view.sizes.truncate(rank - 3);
     view.strides.truncate(rank - 3);
     view.sizes.extend([c / square, h, factor, w, factor]);
@@ -55,7 +51,7 @@ fn unshuffle(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), K
     let (input, factor, out) = pixel_arguments(context)?;
     let of = View::of(context.meta(input));
     let rank = of.sizes.len();
-    let [c, h, w] = [of.sizes[rank - 3], of.sizes[rank - 2], of.sizes[rank - 1]];
+    let [c, h, w] = last_three(&of.sizes);
     if !h.is_multiple_of(factor) || !w.is_multiple_of(factor) {
         return Err(KernelError::invalid(format!(
             "{h} by {w} pixels do not divide by {factor}"
@@ -67,11 +63,7 @@ fn unshuffle(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), K
     sizes[rank - 1] = w / factor;
     // Seen as [.., c, f, f, h, w] on both sides.
     let mut view = of.clone();
-    let [cs, hs, ws] = [
-        of.strides[rank - 3],
-        of.strides[rank - 2],
-        of.strides[rank - 1],
-    ];
+    let [cs, hs, ws] = last_three(&of.strides);
     view.sizes.truncate(rank - 3);
     view.strides.truncate(rank - 3);
     view.sizes
@@ -83,6 +75,12 @@ fn unshuffle(context: &mut KernelContext<'_>, plan: NewPlan<'_>) -> Result<(), K
         let inner = [times(row, factor), row, c, h, w];
         (inner.into_iter().collect(), view)
     })
+}
+
+/// What is said of channels, rows and columns.
+fn last_three<T: Copy>(dims: &[T]) -> [T; 3] {
+    let last = dims.last_chunk();
+    *last.expect("`pixel_arguments` saw 3 dimensions, and outputs keep their rank")
 }
 
 fn pixel_arguments(
@@ -113,11 +111,7 @@ fn copy_split(
     context.resize(out, sizes)?;
     let mut region = View::of(context.meta(out));
     let rank = region.strides.len();
-    let (inner, view) = split([
-        region.strides[rank - 3],
-        region.strides[rank - 2],
-        region.strides[rank - 1],
-    ]);
+    let (inner, view) = split(last_three(&region.strides));
     region.strides.truncate(rank - 3);
     region.strides.extend(inner);
     region.sizes.clone_from(&view.sizes);
